@@ -1,0 +1,145 @@
+//! The seam: what a store must be able to do, and the words it answers in.
+//!
+//! Start with [`Backend`]. Requests are in [`request`], answers in [`outcome`], wake-ups in [`watch`].
+
+pub mod outcome;
+pub mod request;
+pub mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use outcome::{
+    Acquired, Blocked, BlockedBy, CapacitySet, Confirmed, Holding, NotHeld, Page, Released,
+    Renewed, Swept, Withdrawn,
+};
+pub use request::{
+    Acquire, Confirm, ConfirmFrom, Heir, List, MAX_LIST, MAX_NAMES, Names, Own, Queue, Release,
+    Renew, RenewItem, RenewMode, RenewWhat, SetCapacity, Status, Sweep, Withdraw,
+};
+pub use watch::{Event, Inbox, InboxId, Watch, What};
+
+use crate::error::Result;
+use crate::guarantees::Description;
+use crate::name::Name;
+use crate::record::Record;
+
+/// A store that grants leases.
+///
+/// # Contract
+/// The rule is [`transition`](crate::transition): whatever a backend does must look as if that function had been
+/// run over the records the request names. A refusal is an outcome, a failure is an [`Error`](crate::Error); an
+/// error is never turned into "free" or "busy". Answers come in the order of the names or items of the request.
+///
+/// # Atomicity
+/// Each verb takes effect in one step. [`acquire`](Self::acquire) and [`confirm`](Self::confirm) take all names or
+/// none; [`renew`](Self::renew), [`release`](Self::release) and [`withdraw`](Self::withdraw) answer for each item.
+/// Names that [`Capabilities::atomic_names`](crate::Capabilities::atomic_names) excludes never reach the backend.
+///
+/// # Time
+/// A grant has ended once `now >= expires_at`, judged by the store's own clock wherever it has one. Every verb that
+/// changes a record first settles what has run out. Reads change nothing and show nothing that has run out.
+///
+/// # Cancellation
+/// Dropping a future may leave its request done, undone or under way, but never half done, and never an answer that
+/// a later call could take for its own. Whoever drops an [`acquire`](Self::acquire) follows it with a
+/// [`withdraw`](Self::withdraw) for the same holder.
+///
+/// # Repetition
+/// Every verb may be sent again, unchanged, after its reply was lost, and then gives the same answer while the store
+/// remembers the grant.
+///
+/// # What a backend does not do
+/// It does not wait, retry, renew or loop, and knows nothing of guards. All that is written once, above.
+///
+/// # Wrappers
+/// There are no provided methods, so that a wrapper cannot forget to forward one.
+#[async_trait]
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// What this backend is, can do and promises. Constant for the life of the value.
+    fn describe(&self) -> &Description;
+
+    /// Takes all names or none; a single name may ask for a place in the queue instead of a refusal.
+    async fn acquire(&self, request: &Acquire) -> Result<Acquired>;
+
+    /// Prolongs leases and tickets, each with an answer of its own.
+    async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>>;
+
+    /// Ends the grants or claims it names, or, by force, whatever a name has. One answer per name.
+    async fn release(&self, request: &Release) -> Result<Vec<Released>>;
+
+    /// Turns grants into permanent claims, or hands claims over; all names or none.
+    async fn confirm(&self, request: &Confirm) -> Result<Confirmed>;
+
+    /// Leaves the queue and gives back whatever this holder was granted meanwhile.
+    async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn>;
+
+    /// Sets how many units a name has, if its version is still the expected one.
+    async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet>;
+
+    /// What is known about a name; `None` if nothing is.
+    async fn get(&self, name: &Name) -> Result<Option<Record>>;
+
+    /// Records in the order of their encoded names, page by page.
+    async fn list(&self, request: &List) -> Result<Page<Record>>;
+
+    /// Settles what has run out and forgets what may be forgotten, up to a limit.
+    async fn sweep(&self, request: &Sweep) -> Result<Swept>;
+
+    /// Tells `inbox` of grants to its tickets and, if a name is given, whenever that name may have become free.
+    ///
+    /// The watch is armed when this returns and ends when the returned value is dropped. Events about a name are
+    /// hints: they may come late, twice, or for nothing.
+    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch>;
+}
+
+/// A shared backend is a backend.
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn describe(&self) -> &Description {
+        (**self).describe()
+    }
+
+    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
+        (**self).acquire(request).await
+    }
+
+    async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
+        (**self).renew(request).await
+    }
+
+    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+        (**self).release(request).await
+    }
+
+    async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
+        (**self).confirm(request).await
+    }
+
+    async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn> {
+        (**self).withdraw(request).await
+    }
+
+    async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet> {
+        (**self).set_capacity(request).await
+    }
+
+    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+        (**self).get(name).await
+    }
+
+    async fn list(&self, request: &List) -> Result<Page<Record>> {
+        (**self).list(request).await
+    }
+
+    async fn sweep(&self, request: &Sweep) -> Result<Swept> {
+        (**self).sweep(request).await
+    }
+
+    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
+        (**self).watch(inbox, name).await
+    }
+}

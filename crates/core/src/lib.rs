@@ -1,0 +1,34 @@
+//! The core of Leasehold: the rule, the seam, locks, and the memory store.
+//!
+//! Users depend on the `leasehold` facade; authors of backends depend on this crate. Where to start reading:
+//!
+//! * [`Backend`] is the seam every store implements, [`transition`] the rule it must follow;
+//! * [`lock`] is what programs use: [`Locks`], [`Lock`], [`Guard`];
+//! * [`memory`] is the reference store.
+
+pub mod backend;
+pub mod clock;
+mod error;
+mod guarantees;
+mod holder;
+mod lease;
+mod name;
+mod rare;
+mod record;
+#[doc(hidden)]
+pub mod seeded;
+mod sync;
+pub mod transition;
+
+pub use backend::Backend;
+pub use clock::{Clock, ManualClock, Moment, SystemClock, Timestamp};
+pub use error::{Effect, Error, ErrorKind, Result};
+pub use guarantees::{
+    AtomicNames, Capabilities, Class, Description, ExpiryClock, Fairness, Fencing, Guarantees,
+    Survival,
+};
+pub use holder::{Holder, HolderDigest, Owner};
+pub use lease::{Kind, Lease, Metadata, Mode, ONE_UNIT, Token, Ttl, Units};
+pub use name::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};
+pub use rare::{Collection, Rare};
+pub use record::{Claim, End, Ending, Grant, RECORD_SCHEMA, Record, Ticket};

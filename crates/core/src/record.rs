@@ -1,0 +1,230 @@
+//! The state of one name, as stores keep it.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::backend::{Holding, InboxId};
+use crate::clock::Timestamp;
+use crate::holder::{HolderDigest, Owner};
+use crate::lease::{Kind, Metadata, Mode, Token, Ttl, Units};
+use crate::name::Name;
+use crate::rare::Rare;
+
+/// The version of the stored form of a [`Record`]. A store refuses records of a version it does not know.
+pub const RECORD_SCHEMA: u16 = 1;
+
+/// Everything a store knows about one name.
+///
+/// One holder is a capacity of one; quantities and shared mode are more grants. A record that is
+/// [blank](Self::is_blank) need not be stored at all, provided the store's next token is larger than
+/// [`last_token`](Self::last_token).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The name this is about.
+    pub name: Name,
+    /// What the current grants, tickets and claims are used as.
+    pub kind: Kind,
+    /// The units of this name if somebody set them; otherwise each request brings its own limit.
+    pub capacity: Option<Units>,
+    /// Changes with every change of the record and never comes back.
+    pub version: u64,
+    /// The largest token ever granted for this name that the store remembers.
+    pub last_token: Token,
+    /// Who holds it.
+    pub grants: SmallVec<[Grant; 1]>,
+    /// Who waits for it, first come first.
+    pub tickets: Rare<VecDeque<Ticket>>,
+    /// What was confirmed for good.
+    pub claims: Rare<Vec<Claim>>,
+    /// How the latest grant to end did end.
+    pub last_end: Option<Box<End>>,
+    /// Nobody is granted anything before this: the lock delay after a lease that ran out.
+    pub quarantined_until: Option<Timestamp>,
+}
+
+/// A live (or not yet settled) lease inside a [`Record`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Whose it is.
+    pub holder: HolderDigest,
+    /// Its fencing token.
+    pub token: Token,
+    /// When it was granted.
+    pub acquired_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// How many units it takes.
+    pub units: Units,
+    /// Quarantine in milliseconds if it ends by running out.
+    pub lock_delay_ms: u32,
+    /// The holder's label.
+    pub owner: Owner,
+    /// The holder's free text.
+    pub metadata: Option<Metadata>,
+}
+
+/// A place in the queue of a [`Record`]: a lease of its own, so that dead waiters are skipped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Whose it is.
+    pub holder: HolderDigest,
+    /// Where to tell the waiter that it was granted.
+    pub inbox: InboxId,
+    /// When the waiter joined.
+    pub since: Timestamp,
+    /// When the ticket, and a grant made from it, ends unless refreshed.
+    pub expires_at: Timestamp,
+    /// What is asked for: alone or shared.
+    pub mode: Mode,
+    /// How many units are asked for.
+    pub units: Units,
+    /// The limit the request brought along.
+    pub limit: Units,
+    /// What the name would be used as.
+    pub kind: Kind,
+    /// Quarantine in milliseconds if the grant ends by running out.
+    pub lock_delay_ms: u32,
+    /// The waiter's label.
+    pub owner: Owner,
+    /// The waiter's free text.
+    pub metadata: Option<Metadata>,
+}
+
+/// Units confirmed for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Who may free it or hand it over.
+    pub holder: HolderDigest,
+    /// The token of the grant it was confirmed from.
+    pub token: Token,
+    /// What it belongs to now.
+    pub entity: String,
+    /// When it was confirmed.
+    pub confirmed_at: Timestamp,
+    /// How many units it takes.
+    pub units: Units,
+    /// The label of who confirmed it.
+    pub owner: Owner,
+    /// Free text.
+    pub metadata: Option<Metadata>,
+}
+
+/// How a grant ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// In which way.
+    pub how: Ending,
+    /// Whose grant it was.
+    pub holder: HolderDigest,
+    /// Its token.
+    pub token: Token,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// The ways in which a grant ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Its holder let it go.
+    Released,
+    /// Its time ran out.
+    Expired,
+    /// Somebody else ended it, for this reason.
+    Forced {
+        /// Who did.
+        by: Owner,
+        /// Why.
+        reason: String,
+    },
+    /// It was confirmed and lives on as a claim.
+    Confirmed,
+    /// It was handed to another holder, who goes on with the same token.
+    HandedOver,
+}
+
+impl Record {
+    /// The record of a name nobody has touched.
+    #[must_use]
+    pub fn new(name: Name) -> Self {
+        Self {
+            name,
+            kind: Kind::Lock,
+            capacity: None,
+            version: 0,
+            last_token: Token::new(0),
+            grants: SmallVec::new(),
+            tickets: Rare::default(),
+            claims: Rare::default(),
+            last_end: None,
+            quarantined_until: None,
+        }
+    }
+
+    /// Whether nothing but history is left: no grant, ticket, claim, capacity or quarantine.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.grants.is_empty()
+            && self.tickets.is_empty()
+            && self.claims.is_empty()
+            && self.capacity.is_none()
+            && self.quarantined_until.is_none()
+    }
+
+    /// Whether not even history is left.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.is_idle() && self.last_end.is_none()
+    }
+
+    /// The grant of this holder, if it has one.
+    #[must_use]
+    pub fn grant_of(&self, holder: HolderDigest) -> Option<&Grant> {
+        self.grants.iter().find(|grant| grant.holder == holder)
+    }
+
+    /// Units taken by exclusive grants and by claims.
+    #[must_use]
+    pub fn units_taken(&self) -> u64 {
+        let granted = self
+            .grants
+            .iter()
+            .filter(|g| g.mode == Mode::Exclusive)
+            .map(|g| g.units);
+        granted
+            .chain(self.claims.iter().map(|c| c.units))
+            .map(|units| u64::from(units.get()))
+            .sum()
+    }
+
+    /// What an onlooker sees at `now`: nothing that has run out, and no secrets.
+    #[must_use]
+    pub fn seen_at(&self, now: Timestamp) -> Self {
+        let mut seen = self.clone();
+        seen.grants.retain(|grant| grant.expires_at > now);
+        seen.tickets.retain(|ticket| ticket.expires_at > now);
+        seen.quarantined_until = seen.quarantined_until.filter(|until| *until > now);
+        seen
+    }
+
+    /// The grant others run into first: the one that ends last.
+    #[must_use]
+    pub fn holding(&self) -> Option<Holding> {
+        self.grants
+            .iter()
+            .max_by_key(|grant| grant.expires_at)
+            .map(|grant| Holding::of(self.kind, grant))
+    }
+}
+
+impl Ticket {
+    /// The time to live its holder asked for, counted from `now`.
+    #[must_use]
+    pub fn ttl_at(&self, now: Timestamp) -> Option<Ttl> {
+        Ttl::new(self.expires_at.since(now)).ok()
+    }
+}

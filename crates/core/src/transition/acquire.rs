@@ -1,0 +1,206 @@
+//! Taking names, or a place in the queue.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::settle::{Wish, capacity, room_for, settle};
+use super::{Env, Events, Step, touch};
+use crate::backend::outcome::Queued;
+use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Own, Queue};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::lease::{Lease, Units};
+use crate::record::{Grant, Record, Ticket};
+
+/// Takes all names or none.
+///
+/// A name is free for a request if its wish fits beside the grants and claims that are there, no lock delay runs,
+/// and nobody stands in the queue. A name this holder has already counts as free, and keeps its token.
+pub fn acquire(records: &mut [Record], request: &Acquire, env: &mut Env) -> Step<Result<Acquired>> {
+    let mut events = Events::new();
+    for record in records.iter_mut() {
+        settle(record, env, &mut events);
+    }
+    let outcome = decide(records, request, env);
+    Step { outcome, events }
+}
+
+fn decide(records: &mut [Record], request: &Acquire, env: &mut Env) -> Result<Acquired> {
+    let mut blocked = Vec::new();
+    for record in records.iter() {
+        match free_for(record, request, env.now)? {
+            Ok(()) => {}
+            Err(by) => blocked.push(describe(record, by, request.limit, env.now)),
+        }
+    }
+    if blocked.is_empty() {
+        let leases = records
+            .iter_mut()
+            .map(|record| grant(record, request, env))
+            .collect::<SmallVec<_>>();
+        return Ok(Acquired::Granted(leases));
+    }
+    match (request.queue, records) {
+        (Some(queue), [record]) => Ok(Acquired::Queued(enqueue(
+            record,
+            request,
+            queue,
+            blocked.remove(0),
+            env,
+        ))),
+        _ => Ok(Acquired::Held(blocked)),
+    }
+}
+
+fn free_for(record: &Record, request: &Acquire, now: Timestamp) -> Result<Result<(), BlockedBy>> {
+    if let Some(own) = record.grant_of(request.holder.digest()) {
+        let same =
+            record.kind == request.kind && own.mode == request.mode && own.units == request.units;
+        return if same {
+            Ok(Ok(()))
+        } else {
+            Err(other_terms(record))
+        };
+    }
+    let wish = Wish {
+        kind: request.kind,
+        mode: request.mode,
+        units: request.units,
+        limit: request.limit,
+    };
+    let room = room_for(record, wish, now);
+    Ok(if room.is_ok() && !record.tickets.is_empty() {
+        Err(BlockedBy::Queue)
+    } else {
+        room
+    })
+}
+
+fn other_terms(record: &Record) -> Error {
+    Error::invalid("this holder has the name already, with another kind, mode or number of units; release it first")
+        .with_name(&record.name)
+}
+
+fn grant(record: &mut Record, request: &Acquire, env: &mut Env) -> Lease {
+    let digest = request.holder.digest();
+    let end = env.now.after(request.ttl.as_duration());
+    touch(record, env);
+    if let Some(own) = record
+        .grants
+        .iter_mut()
+        .find(|grant| grant.holder == digest)
+    {
+        take_again(own, request, end);
+        let (token, expires_at) = (own.token, own.expires_at);
+        return lease(record, token, expires_at, env.now);
+    }
+    let token = env.draw_token(record);
+    record.kind = request.kind;
+    record.tickets.retain(|ticket| ticket.holder != digest);
+    record.grants.push(Grant {
+        holder: digest,
+        token,
+        acquired_at: env.now,
+        expires_at: end,
+        mode: request.mode,
+        units: request.units,
+        lock_delay_ms: request.lock_delay_ms,
+        owner: request.owner.clone(),
+        metadata: request.metadata.clone(),
+    });
+    lease(record, token, end, env.now)
+}
+
+fn take_again(own: &mut Grant, request: &Acquire, end: Timestamp) {
+    match request.own {
+        Own::Keep => {}
+        Own::Refresh => own.expires_at = own.expires_at.max(end),
+        Own::Replace => {
+            own.expires_at = end;
+            own.lock_delay_ms = request.lock_delay_ms;
+            own.owner = request.owner.clone();
+            own.metadata = request.metadata.clone();
+        }
+    }
+}
+
+pub(super) fn lease(
+    record: &Record,
+    token: crate::lease::Token,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Lease {
+    Lease {
+        name: record.name.clone(),
+        token,
+        expires_at,
+        ttl: expires_at.since(now),
+    }
+}
+
+/// Joins the queue, or refreshes the place it has; the place is kept.
+fn enqueue(
+    record: &mut Record,
+    request: &Acquire,
+    queue: Queue,
+    blocked: Blocked,
+    env: &Env,
+) -> Queued {
+    let digest = request.holder.digest();
+    let expires_at = env.now.after(request.ttl.as_duration());
+    touch(record, env);
+    let tickets = record.tickets.make();
+    let position = tickets.iter().position(|ticket| ticket.holder == digest);
+    match position {
+        Some(at) => {
+            tickets[at].expires_at = expires_at.max(tickets[at].expires_at);
+            tickets[at].inbox = queue.inbox;
+        }
+        None => tickets.push_back(ticket(request, queue, expires_at, env.now)),
+    }
+    Queued {
+        position: position.unwrap_or(tickets.len() - 1),
+        ttl: request.ttl.as_duration(),
+        blocked: Blocked {
+            waiting: tickets.len(),
+            ..blocked
+        },
+    }
+}
+
+fn ticket(request: &Acquire, queue: Queue, expires_at: Timestamp, now: Timestamp) -> Ticket {
+    Ticket {
+        holder: request.holder.digest(),
+        inbox: queue.inbox,
+        since: now,
+        expires_at,
+        mode: request.mode,
+        units: request.units,
+        limit: request.limit,
+        kind: request.kind,
+        lock_delay_ms: request.lock_delay_ms,
+        owner: request.owner.clone(),
+        metadata: request.metadata.clone(),
+    }
+}
+
+/// Says who is in the way of a request that brings this limit along.
+pub(super) fn describe(record: &Record, by: BlockedBy, limit: Units, now: Timestamp) -> Blocked {
+    Blocked {
+        name: record.name.clone(),
+        by,
+        holding: record.holding(),
+        change_in: next_change(record, now),
+        waiting: record.tickets.len(),
+        free_units: capacity(record, limit).saturating_sub(record.units_taken()),
+    }
+}
+
+/// When time alone next changes the record: a grant, the delay or the first ticket runs out.
+fn next_change(record: &Record, now: Timestamp) -> Option<Duration> {
+    let grants = record.grants.iter().map(|grant| grant.expires_at);
+    let front = record.tickets.iter().next().map(|ticket| ticket.expires_at);
+    let next = grants.chain(record.quarantined_until).chain(front).min()?;
+    Some(next.since(now))
+}

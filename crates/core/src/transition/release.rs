@@ -1,0 +1,234 @@
+//! Ending grants: by their holder, by withdrawal, by force.
+
+use super::settle::{end_of, move_up, remember, settle};
+use super::{Env, Events, Step, touch};
+use crate::backend::{Holding, NotHeld, Release, Released, Withdraw, Withdrawn};
+use crate::holder::HolderDigest;
+use crate::lease::Token;
+use crate::record::{End, Ending, Record};
+use crate::seeded::{Bug, planted};
+
+/// Ends exactly what the request names; one answer per name.
+pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step<Vec<Released>> {
+    let mut events = Events::new();
+    for record in records.iter_mut() {
+        settle(record, env, &mut events);
+    }
+    let outcome = match request {
+        Release::Grants { holder, grants } => each(records, grants, |record, token| {
+            release_grant(record, holder.digest(), token, env, &mut events)
+        }),
+        Release::Claims { holder, claims } => each(records, claims, |record, token| {
+            release_claim(record, holder.digest(), token, env, &mut events)
+        }),
+        Release::Force {
+            token, by, reason, ..
+        } => {
+            let how = Ending::Forced {
+                by: by.clone(),
+                reason: reason.clone(),
+            };
+            records
+                .iter_mut()
+                .map(|record| force(record, *token, &how, env, &mut events))
+                .collect()
+        }
+    };
+    Step { outcome, events }
+}
+
+fn each<'a, N: 'a>(
+    records: &mut [Record],
+    items: impl IntoIterator<Item = &'a (N, Token)>,
+    mut end: impl FnMut(&mut Record, Token) -> Released,
+) -> Vec<Released> {
+    records
+        .iter_mut()
+        .zip(items)
+        .map(|(record, (_, token))| end(record, *token))
+        .collect()
+}
+
+fn release_grant(
+    record: &mut Record,
+    holder: HolderDigest,
+    token: Token,
+    env: &mut Env,
+    events: &mut Events,
+) -> Released {
+    let by_owner_only = planted(Bug::ReleaseByOwnerOnly);
+    let named = |grant: &crate::record::Grant| {
+        by_owner_only || (grant.holder == holder && grant.token == token)
+    };
+    let Some(at) = record.grants.iter().position(named) else {
+        return ended_or_not_held(record, holder, token);
+    };
+    end_grant(record, at, Ending::Released, env);
+    move_up(record, env, events);
+    Released::Released
+}
+
+/// A release that was done already gets the same answer again.
+fn ended_or_not_held(record: &Record, holder: HolderDigest, token: Token) -> Released {
+    match ended(record, holder, Some(token)) {
+        Some(End {
+            how: Ending::Released,
+            ..
+        }) => Released::Released,
+        _ => Released::NotHeld(not_held(record, holder, Some(token))),
+    }
+}
+
+fn release_claim(
+    record: &mut Record,
+    holder: HolderDigest,
+    token: Token,
+    env: &mut Env,
+    events: &mut Events,
+) -> Released {
+    let before = record.claims.len();
+    record
+        .claims
+        .retain(|claim| claim.holder != holder || claim.token != token);
+    if record.claims.len() == before {
+        return ended_or_not_held(record, holder, token);
+    }
+    remember(
+        record,
+        End {
+            how: Ending::Released,
+            holder,
+            token,
+            at: env.now,
+        },
+    );
+    touch(record, env);
+    move_up(record, env, events);
+    Released::Released
+}
+
+fn force(
+    record: &mut Record,
+    token: Option<Token>,
+    how: &Ending,
+    env: &mut Env,
+    events: &mut Events,
+) -> Released {
+    let mut holdings = Vec::new();
+    while let Some(at) = record
+        .grants
+        .iter()
+        .position(|grant| token.is_none_or(|t| t == grant.token))
+    {
+        holdings.push(Holding::of(record.kind, &record.grants[at]));
+        end_grant(record, at, how.clone(), env);
+    }
+    if let Some(token) = token {
+        holdings.extend(force_claim(record, token, how, env));
+    }
+    if holdings.is_empty() {
+        return Released::NotHeld(Box::new(NotHeld {
+            current: record.holding(),
+            ended: None,
+        }));
+    }
+    move_up(record, env, events);
+    Released::Forced(holdings)
+}
+
+fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Option<Holding> {
+    let claim = record
+        .claims
+        .iter()
+        .find(|claim| claim.token == token)?
+        .clone();
+    record.claims.retain(|claim| claim.token != token);
+    remember(
+        record,
+        End {
+            how: how.clone(),
+            holder: claim.holder,
+            token,
+            at: env.now,
+        },
+    );
+    touch(record, env);
+    Some(Holding {
+        owner: claim.owner,
+        token,
+        kind: record.kind,
+        mode: crate::lease::Mode::Exclusive,
+        units: claim.units,
+        acquired_at: claim.confirmed_at,
+        expires_at: crate::clock::Timestamp::from_millis(u64::MAX),
+        metadata: claim.metadata,
+    })
+}
+
+pub(super) fn end_grant(record: &mut Record, at: usize, how: Ending, env: &Env) {
+    let grant = record.grants.remove(at);
+    remember(record, end_of(&grant, how, env.now));
+    touch(record, env);
+}
+
+/// Leaves the queue and gives back any grant this holder has.
+pub fn withdraw(records: &mut [Record], request: &Withdraw, env: &mut Env) -> Step<Withdrawn> {
+    let mut events = Events::new();
+    let mut withdrawn = Withdrawn::default();
+    let digest = request.holder.digest();
+    for record in records {
+        settle(record, env, &mut events);
+        let (tickets, grants) = (leave_queue(record, digest), give_back(record, digest, env));
+        withdrawn.tickets += tickets;
+        withdrawn.grants += grants;
+        if tickets + grants > 0 {
+            touch(record, env);
+            move_up(record, env, &mut events);
+        }
+    }
+    Step {
+        outcome: withdrawn,
+        events,
+    }
+}
+
+fn leave_queue(record: &mut Record, holder: HolderDigest) -> usize {
+    let before = record.tickets.len();
+    if before > 0 {
+        record.tickets.retain(|ticket| ticket.holder != holder);
+    }
+    before - record.tickets.len()
+}
+
+fn give_back(record: &mut Record, holder: HolderDigest, env: &Env) -> usize {
+    let mut given = 0;
+    while let Some(at) = record
+        .grants
+        .iter()
+        .position(|grant| grant.holder == holder)
+    {
+        end_grant(record, at, Ending::Released, env);
+        given += 1;
+    }
+    given
+}
+
+/// How the grant of this holder (and token) ended, if the record remembers it.
+fn ended(record: &Record, holder: HolderDigest, token: Option<Token>) -> Option<&End> {
+    record
+        .last_end
+        .as_deref()
+        .filter(|end| end.holder == holder && token.is_none_or(|token| end.token == token))
+}
+
+/// Why there is nothing to act on for this holder and token.
+pub(super) fn not_held(
+    record: &Record,
+    holder: HolderDigest,
+    token: Option<Token>,
+) -> Box<NotHeld> {
+    Box::new(NotHeld {
+        current: record.holding(),
+        ended: ended(record, holder, token).cloned(),
+    })
+}
