@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Blocked;
+use crate::lock::LostCause;
 use crate::name::Name;
 
 /// The result of everything here that can fail.
@@ -85,6 +86,7 @@ struct Inner {
     backend: Option<&'static str>,
     name: Option<Name>,
     blocked: Option<Blocked>,
+    lost: Option<LostCause>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -99,6 +101,7 @@ impl Error {
             backend: None,
             name: None,
             blocked: None,
+            lost: None,
             source: None,
         }))
     }
@@ -142,6 +145,29 @@ impl Error {
         self
     }
 
+    /// Says how the lease was lost.
+    #[must_use]
+    pub(crate) fn with_lost(mut self, cause: LostCause) -> Self {
+        self.0.lost = Some(cause);
+        self
+    }
+
+    /// The same error again, without its source.
+    #[must_use]
+    pub(crate) fn copy(&self) -> Self {
+        Self(Box::new(Inner {
+            kind: self.0.kind,
+            effect: self.0.effect,
+            detail: self.0.detail.clone(),
+            op: self.0.op,
+            backend: self.0.backend,
+            name: self.0.name.clone(),
+            blocked: self.0.blocked.clone(),
+            lost: self.0.lost.clone(),
+            source: None,
+        }))
+    }
+
     /// Keeps the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -183,6 +209,12 @@ impl Error {
     #[must_use]
     pub fn blocked(&self) -> Option<&Blocked> {
         self.0.blocked.as_ref()
+    }
+
+    /// How the lease was lost, for [`ErrorKind::Lost`].
+    #[must_use]
+    pub fn lost_cause(&self) -> Option<&LostCause> {
+        self.0.lost.as_ref()
     }
 
     /// The message without its context.

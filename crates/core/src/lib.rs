@@ -11,14 +11,20 @@ pub mod clock;
 mod error;
 mod guarantees;
 mod holder;
+pub mod inboxes;
 mod lease;
+pub mod lock;
+pub mod memory;
 mod name;
 mod rare;
 mod record;
+pub mod record_store;
+pub mod registry;
 #[doc(hidden)]
 pub mod seeded;
 mod sync;
 pub mod transition;
+pub mod wrap;
 
 pub use backend::Backend;
 pub use clock::{Clock, ManualClock, Moment, SystemClock, Timestamp};
@@ -29,6 +35,7 @@ pub use guarantees::{
 };
 pub use holder::{Holder, HolderDigest, Owner};
 pub use lease::{Kind, Lease, Metadata, Mode, ONE_UNIT, Token, Ttl, Units};
+pub use lock::{Guard, Held, Lock, Locks};
 pub use name::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};
 pub use rare::{Collection, Rare};
 pub use record::{Claim, End, Ending, Grant, RECORD_SCHEMA, Record, Ticket};

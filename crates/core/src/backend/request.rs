@@ -491,6 +491,8 @@ pub struct SetCapacity {
 pub struct List {
     /// Only this namespace.
     pub namespace: Option<String>,
+    /// Only namespaces that start like this; by the text as it was given, not as it is encoded.
+    pub namespace_prefix: String,
     /// Only keys that start like this.
     pub key_prefix: String,
     /// Only records that are in this state.

@@ -102,11 +102,11 @@ pub enum Outcome {
     CapacitySet(CapacitySet),
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// The names the request touches, in the order in which [`transition`] wants their records.
     #[must_use]
-    pub fn names(&self) -> SmallVec<[&Name; 1]> {
-        match self {
+    pub fn names(&self) -> SmallVec<[&'a Name; 1]> {
+        match *self {
             Self::Acquire(request) => request.names.as_slice().iter().collect(),
             Self::Renew(item) => SmallVec::from_buf([&item.name]),
             Self::Release(

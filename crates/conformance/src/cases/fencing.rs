@@ -1,0 +1,149 @@
+//! Tokens.
+
+use std::collections::BTreeSet;
+
+use leasehold_core::backend::Acquired;
+use leasehold_core::{Kind, Token};
+
+use crate::case::{Case, case};
+use crate::scene::{Party, Scene, units};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(
+            tokens_grow_across_every_way_a_grant_ends,
+            ["S3", "G-01"],
+            Fencing
+        ),
+        case!(tokens_grow_across_a_sweep, ["S3"], Fencing).alone(),
+        case!(
+            tokens_grow_across_a_freed_claim,
+            ["S3", "S10"],
+            Fencing,
+            Reservations
+        ),
+        case!(
+            tokens_grow_along_the_queue,
+            ["S3"],
+            Fencing,
+            Queue
+        ),
+        case!(
+            tokens_of_units_held_together_differ,
+            ["S3"],
+            Fencing,
+            Quantities
+        ),
+        case!(tokens_survive_json, ["S3"], Fencing),
+        case!(
+            tokens_never_repeat_under_contention,
+            ["S3", "S1"],
+            Fencing
+        ),
+    ]
+}
+
+fn grew(last: &mut Token, next: Token, after: &str) {
+    assert!(next > *last, "after {after}: {next:?} follows {last:?}");
+    *last = next;
+}
+
+async fn tokens_grow_across_every_way_a_grant_ends(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let first = s.take(&a, &name).await;
+    let mut last = first.token;
+    s.give_up(&a, &first).await;
+    grew(&mut last, s.take(&a, &name).await.token, "a release");
+    s.force(&name, None).await;
+    grew(&mut last, s.take(&a, &name).await.token, "a forced end");
+    s.withdraw(&a, std::slice::from_ref(&name)).await;
+    let brief = s.take_for(&a, &name, s.brief()).await;
+    grew(&mut last, brief.token, "a withdrawal");
+    s.outlive(s.brief()).await;
+    let b = Party::new("b");
+    grew(&mut last, s.take(&b, &name).await.token, "an expiry");
+}
+
+async fn tokens_grow_across_a_sweep(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let first = s.take_for(&a, &name, s.brief()).await;
+    s.outlive(s.brief()).await;
+    s.sweep_all().await;
+    let second = s.take(&a, &name).await;
+    assert!(second.token > first.token);
+    s.give_up(&a, &second).await;
+    s.sweep_all().await;
+    let third = s.take(&a, &name).await;
+    assert!(third.token > second.token);
+}
+
+async fn tokens_grow_across_a_freed_claim(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let claimed = s.claim(&a, &name, "user-1").await;
+    s.send_release(&s.free_claim(&a, &claimed)).await;
+    let request = s.ask(&a, &name).kind(Kind::Reservation);
+    assert!(s.grant(&request).await.token > claimed.token);
+}
+
+async fn tokens_grow_along_the_queue(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let mail = crate::Mailbox::new();
+    let _watch = mail.arm(&s, None).await;
+    let mut held = (a.clone(), s.take(&a, &name).await);
+    let waiters = [Party::new("b"), Party::new("c"), Party::new("d")];
+    for waiter in &waiters {
+        s.enqueue(s.ask(waiter, &name), mail.id()).await;
+    }
+    for waiter in waiters {
+        s.give_up(&held.0, &held.1).await;
+        let next = mail.granted(&s, &waiter.holder).await;
+        assert!(next.token > held.1.token);
+        held = (waiter, next);
+    }
+}
+
+async fn tokens_of_units_held_together_differ(s: Scene) {
+    let name = s.name("k");
+    let mut last = Token::new(0);
+    for holder in ["a", "b", "c"] {
+        let request = s
+            .ask(&Party::new(holder), &name)
+            .units(units(1), units(3));
+        grew(&mut last, s.grant(&request).await.token, "another unit");
+    }
+}
+
+async fn tokens_survive_json(s: Scene) {
+    for key in ["x", "y", "z"] {
+        let lease = s.take(&Party::new("a"), &s.name(key)).await;
+        assert!(lease.token > Token::new(0) && lease.token <= Token::MAX);
+    }
+}
+
+async fn tokens_never_repeat_under_contention(s: Scene) {
+    let (name, limits) = (s.name("k"), s.contention());
+    let tasks: Vec<_> = (0..limits.tasks)
+        .map(|task| {
+            let (s, name) = (s.clone(), name.clone());
+            tokio::spawn(async move {
+                let mut tokens = Vec::new();
+                for _ in 0..limits.rounds {
+                    let party = Party::new(&format!("t{task}"));
+                    if let Acquired::Granted(leases) = s.submit(&s.ask(&party, &name)).await {
+                        tokens.push(leases[0].token);
+                        s.give_up(&party, &leases[0]).await;
+                    }
+                }
+                tokens
+            })
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    for task in tasks {
+        let tokens = task.await.unwrap();
+        assert!(tokens.is_sorted(), "one task saw tokens go back: {tokens:?}");
+        for token in tokens {
+            assert!(seen.insert(token), "{token:?} was given twice");
+        }
+    }
+}

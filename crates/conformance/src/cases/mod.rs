@@ -1,0 +1,54 @@
+//! The cases, one file per topic.
+
+mod acquire;
+mod adopt;
+mod delay;
+mod expiry;
+mod fencing;
+mod force;
+mod listing;
+mod multi;
+mod names;
+mod own;
+mod quantities;
+mod queue;
+mod queue_order;
+mod release;
+mod renew;
+mod repetition;
+mod reservation;
+mod reservation_change;
+mod secrecy;
+mod sweep;
+mod traffic;
+mod watch;
+
+use crate::case::Case;
+
+pub(crate) fn all() -> Vec<Case> {
+    [
+        acquire::cases(),
+        own::cases(),
+        renew::cases(),
+        release::cases(),
+        force::cases(),
+        expiry::cases(),
+        fencing::cases(),
+        names::cases(),
+        multi::cases(),
+        queue::cases(),
+        queue_order::cases(),
+        quantities::cases(),
+        reservation::cases(),
+        reservation_change::cases(),
+        adopt::cases(),
+        delay::cases(),
+        listing::cases(),
+        sweep::cases(),
+        watch::cases(),
+        repetition::cases(),
+        secrecy::cases(),
+        traffic::cases(),
+    ]
+    .concat()
+}

@@ -1,0 +1,80 @@
+//! One attempt to acquire: asks the store, and makes sure that nothing is left behind if it is given up.
+
+use std::sync::Arc;
+
+use super::deadline::deadline;
+use super::hold::Granted;
+use super::keeper::Withdrawal;
+use super::shared::Shared;
+use crate::backend::{Acquire, Acquired};
+use crate::clock::Moment;
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::lease::Lease;
+
+/// An attempt under one holder id. Dropping it gives back whatever the store may have given.
+pub(super) struct Attempt<'a> {
+    shared: &'a Arc<Shared>,
+    pub(super) request: Acquire,
+    /// Whether the store may know of this holder.
+    known: bool,
+    /// When the last request left that the store has answered.
+    t0: Moment,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(shared: &'a Arc<Shared>, request: Acquire) -> Self {
+        let t0 = shared.clock.now();
+        Self { shared, request, known: false, t0 }
+    }
+
+    /// Asks the store once, with or without a wish to be queued.
+    pub(super) async fn ask(&mut self, queue: bool) -> Result<Acquired> {
+        self.request.queue = queue.then_some(crate::backend::Queue { inbox: self.shared.inbox.id() });
+        let had_ticket = self.known;
+        self.known = true;
+        let t0 = self.shared.clock.now();
+        let answer = self.shared.backend.acquire(&self.request).await;
+        match &answer {
+            Ok(Acquired::Held(_)) => self.known = had_ticket,
+            Err(error) if error.effect() == Effect::None => self.known = had_ticket,
+            Err(_) => {}
+            Ok(Acquired::Granted(_) | Acquired::Queued(_)) => self.t0 = t0,
+        }
+        answer
+    }
+
+    /// Turns a grant into something to hold, unless it came too late to be believed in.
+    pub(super) fn granted(mut self, leases: smallvec::SmallVec<[Lease; 1]>) -> Result<Granted> {
+        let ttl = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
+        if self.shared.clock.now() >= deadline(self.t0, ttl) {
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                format!("the store took so long that a lease of {ttl:?} was already over; use a longer ttl"),
+            )
+            .with_effect(Effect::Unknown)
+            .during("acquire", self.shared.scheme())
+            .with_name(self.request.names.first()));
+        }
+        self.known = false;
+        Ok(Granted { holder: self.request.holder.clone(), leases, t0: self.t0, ttl })
+    }
+
+    /// Whether so little would be left of a lease granted to the ticket that it should be refreshed first.
+    pub(super) fn is_stale(&self) -> bool {
+        let ttl = self.request.ttl.as_duration();
+        self.shared.clock.now() >= self.t0.after(ttl / 2)
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.known {
+            let until = self.shared.clock.now().after(self.request.ttl.as_duration() * 2);
+            self.shared.keeper.withdraw(Withdrawal {
+                names: self.request.names.clone(),
+                holder: self.request.holder.clone(),
+                until,
+            });
+        }
+    }
+}

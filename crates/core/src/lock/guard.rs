@@ -1,0 +1,386 @@
+//! Proof that a lock is held.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::deadline::lock_ttl;
+use super::event::{LockEvent, ReleaseOutcome};
+use super::handover::Handover;
+use super::hold::{Hold, LostCause, State};
+use super::keeper::Withdrawal;
+use super::renew;
+use super::scope::Scope;
+use crate::backend::{Names, Release, Released, Renew};
+use crate::clock::Timestamp;
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::lease::{Token, Ttl};
+use crate::name::Name;
+
+/// A view of a held lock: ask it before you act. Cheap to clone; dropping it releases nothing.
+#[derive(Clone)]
+pub struct Held(Arc<Hold>);
+
+impl Held {
+    pub(super) fn of(hold: &Arc<Hold>) -> Self {
+        Self(hold.clone())
+    }
+
+    /// The (first) name held.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.0.name()
+    }
+
+    /// All names held, sorted, each with its fencing token.
+    pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
+        self.0.leases.iter().map(|(name, token)| (name, *token))
+    }
+
+    /// The fencing token of the (first) name. Hand it to the resource you protect.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.0.leases[0].1
+    }
+
+    /// The fencing token of the name with this key.
+    #[must_use]
+    pub fn token_of(&self, key: &str) -> Option<Token> {
+        self.tokens().find(|(name, _)| name.key() == key).map(|(_, token)| token)
+    }
+
+    /// Whether you may still act: no I/O, one look at the clock.
+    ///
+    /// Say it right before each step that must not happen without the lock, and hand the [token](Self::token) along,
+    /// because no check can cover what is already on its way.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] once the lease is over or cannot be known to be ours.
+    pub fn check(&self) -> Result<()> {
+        self.0.check().map_err(|cause| lost(self.name(), cause))
+    }
+
+    /// Whether the lock may still be believed to be held; [`check`](Self::check) as a boolean.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.check().is_ok()
+    }
+
+    /// How sure one may be of the lease right now.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.0.state()
+    }
+
+    /// How long the lease may still be believed in, if it is not renewed; zero once it is over.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        match self.0.check() {
+            Ok(()) => self.0.deadline().since(self.0.shared.clock.now()),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// When the lease ends by the store's clock, as of the last answer.
+    #[must_use]
+    pub fn expires_at(&self) -> Timestamp {
+        self.0.expires_at()
+    }
+
+    /// How long ago the lock was acquired.
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.0.shared.clock.now().since(self.0.acquired)
+    }
+
+    /// The ttl this lock was asked for.
+    #[must_use]
+    pub fn ttl(&self) -> Ttl {
+        self.0.ttl
+    }
+
+    /// How many guards share this acquisition; more than one only by [reentry](super::Lock::scope).
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.0.depth.load(Ordering::Acquire)
+    }
+
+    /// Waits until the lease is lost, and says why. Never resolves if it is released.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn lost(&self) -> LostCause {
+        let mut state = self.state();
+        loop {
+            match state {
+                State::Lost(cause) => return cause,
+                State::Released => std::future::pending().await,
+                _ => state = self.0.change_after(&state).await,
+            }
+        }
+    }
+
+    /// Waits until the state is another than `seen`, and returns it.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn state_after(&self, seen: &State) -> State {
+        self.0.change_after(seen).await
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("state", &self.state())
+            .finish()
+    }
+}
+
+/// A lock that is yours until you release or drop it, or lose it.
+///
+/// Dropping a guard releases in the background, as soon as the manager's runtime gets to it; use
+/// [`release`](Self::release) to do it now and to learn whether the lease had already ended.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct Guard {
+    held: Held,
+    scope: Option<Scope>,
+    share: Share,
+}
+
+/// What a guard has to do with the lease it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    /// It is one of those that keep it.
+    Counted,
+    /// It was the last one, and the lease is to be ended.
+    Last,
+    /// Nothing any more.
+    Gone,
+}
+
+impl Guard {
+    pub(super) fn new(hold: &Arc<Hold>, scope: Option<Scope>) -> Self {
+        Self { held: Held::of(hold), scope, share: Share::Counted }
+    }
+
+    /// A view to give to others.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// Prolongs the lease to `ttl` from now; never shortens it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease is over; otherwise what the store said, in which case the lease goes on as
+    /// before until its deadline.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the lease is prolonged or not; it is not lost.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        let ttl = lock_ttl(ttl)?;
+        self.check()?;
+        let hold = &self.held.0;
+        let t0 = hold.shared.clock.now();
+        let request = Renew { items: renew::items(hold, ttl).collect() };
+        let answers = hold.shared.backend.renew(&request).await?;
+        let failure = answers.iter().find_map(|answer| answer.as_ref().err()).map(Error::copy);
+        match (renew::settle(hold, answers, t0), failure) {
+            (Some(Ok(())), _) => Ok(()),
+            (Some(Err(cause)), _) => Err(lost(self.name(), cause)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Error::new(ErrorKind::Internal, "the store did not answer for every name")),
+        }
+    }
+
+    /// Releases the lock, strictly: an error says if the lease was not held to the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease had already ended ([`Error::lost_cause`] says how), so that exclusivity may
+    /// have been broken; any other kind if the store failed, in which case the background goes on trying.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the background finishes the release.
+    pub async fn release(self) -> Result<()> {
+        match self.give_up().await? {
+            Ok(()) => Ok(()),
+            Err((name, cause)) => Err(lost(&name, cause)),
+        }
+    }
+
+    /// Releases the lock and says whether it was still ours.
+    ///
+    /// # Errors
+    /// If the store failed; the background goes on trying.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the background finishes the release.
+    pub async fn release_if_held(self) -> Result<bool> {
+        Ok(self.give_up().await?.is_ok())
+    }
+
+    /// Makes sure the lock is not ours any more, however that came about.
+    ///
+    /// # Errors
+    /// If the store failed; the background goes on trying.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the background finishes the release.
+    pub async fn release_any(self) -> Result<()> {
+        self.give_up().await.map(drop)
+    }
+
+    /// Stops looking after the lock without releasing it: it stays taken until its lease runs out.
+    pub fn forget(mut self) {
+        if self.is_last() {
+            self.leave_scope();
+            self.held.0.finish();
+        }
+        self.share = Share::Gone;
+    }
+
+    /// Gives the lock away: whoever [adopts](super::Locks::adopt) the result holds it from then on.
+    ///
+    /// The lease is not renewed meanwhile. Returns `None` if the lease is over or other guards share it.
+    #[must_use]
+    pub fn hand_over(mut self) -> Option<Handover> {
+        if !self.is_held() || !self.is_last() {
+            return None;
+        }
+        self.share = Share::Gone;
+        self.leave_scope();
+        self.held.0.finish();
+        Some(Handover::of(&self.held.0))
+    }
+
+    /// Gives up this guard's share; the last one ends the lease.
+    async fn give_up(mut self) -> Result<Result<(), (Name, LostCause)>> {
+        let held = self.held.clone();
+        let hold = &held.0;
+        if !self.is_last() {
+            return Ok(hold.check().map_err(|cause| (hold.name().clone(), cause)));
+        }
+        let already_lost = hold.check().err();
+        let answer = hold.shared.backend.release(&release_request(hold)).await;
+        let outcome = match answer {
+            Ok(answers) => first_loss(hold, &answers).or(already_lost.map(|cause| (hold.name().clone(), cause))),
+            Err(error) => {
+                // Its share is not gone yet: dropping the guard leaves the rest to the background.
+                self.tell(ReleaseOutcome::Failed(&error));
+                return Err(error);
+            }
+        };
+        self.share = Share::Gone;
+        self.leave_scope();
+        match outcome {
+            None => {
+                hold.finish();
+                self.tell(ReleaseOutcome::Released);
+                self.pass_on();
+                Ok(Ok(()))
+            }
+            Some((name, cause)) => {
+                hold.lose(cause.clone());
+                self.tell(ReleaseOutcome::Lost(&cause));
+                Ok(Err((name, cause)))
+            }
+        }
+    }
+
+    /// Gives up this guard's share, and says whether the lease is now to be ended.
+    fn is_last(&mut self) -> bool {
+        if self.share == Share::Counted {
+            let last = self.held.0.depth.fetch_sub(1, Ordering::AcqRel) == 1;
+            self.share = if last { Share::Last } else { Share::Gone };
+        }
+        self.share == Share::Last
+    }
+
+    /// Lets local waiters ask at once where the store does not hand over by itself.
+    fn pass_on(&self) {
+        let shared = &self.held.0.shared;
+        if !shared.can().queue && shared.line.waiters() > 0 {
+            self.tokens().for_each(|(name, _)| shared.line.hint(name));
+        }
+    }
+
+    fn leave_scope(&self) {
+        if let Some(scope) = &self.scope {
+            self.held.0.shared.scopes.remove(scope, &self.held.0);
+        }
+    }
+
+    fn tell(&self, outcome: ReleaseOutcome<'_>) {
+        let hold = &self.held.0;
+        hold.shared.emit(|| LockEvent::Released {
+            name: hold.name(),
+            token: self.token(),
+            held_for: self.held_for(),
+            outcome,
+        });
+    }
+}
+
+fn release_request(hold: &Hold) -> Release {
+    // In reverse, as several locks always are.
+    let grants: SmallVec<[(Name, Token); 1]> = hold.leases.iter().rev().cloned().collect();
+    Release::Grants { holder: hold.holder.clone(), grants }
+}
+
+fn first_loss(hold: &Hold, answers: &[Released]) -> Option<(Name, LostCause)> {
+    hold.leases.iter().rev().zip(answers).find_map(|((name, _), answer)| match answer {
+        Released::Released | Released::Forced(_) => None,
+        Released::NotHeld(not_held) => Some((name.clone(), LostCause::of(not_held, true))),
+    })
+}
+
+/// Gives back everything a hold has, in the background.
+pub(super) fn withdraw_in_background(hold: &Hold) {
+    let Ok(names) = Names::new(hold.leases.iter().map(|(name, _)| name.clone())) else { return };
+    let until = hold.shared.clock.now().after(hold.ttl.as_duration() * 2);
+    hold.shared.keeper.withdraw(Withdrawal { names, holder: hold.holder.clone(), until });
+}
+
+pub(super) fn lost(name: &Name, cause: LostCause) -> Error {
+    Error::new(ErrorKind::Lost, format!("the lock is not held any more: {cause}"))
+        .with_name(name)
+        .with_effect(Effect::None)
+        .with_lost(cause)
+}
+
+impl Deref for Guard {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_last() {
+            return;
+        }
+        let hold = &self.held.0;
+        self.leave_scope();
+        if !hold.is_released() {
+            withdraw_in_background(hold);
+            self.tell(ReleaseOutcome::Dropped);
+            hold.finish();
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(&self.held).finish()
+    }
+}
+

@@ -1,0 +1,365 @@
+//! A lock that can be taken: what to take, and how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::deadline::{lock_ttl, renewal_interval};
+use super::event::{LockEvent, NotAcquired};
+use super::guard::{Guard, Held, lost};
+use super::hold::{Care, Granted, Hold};
+use super::scope::Scope;
+use super::shared::Shared;
+use super::wait::{Patience, try_now, wait};
+use crate::backend::request::lock_delay_millis;
+use crate::backend::{Acquire, Blocked, Names};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::guarantees::AtomicNames;
+use crate::holder::{Holder, Owner};
+use crate::lease::{Metadata, Mode, ONE_UNIT, Ttl, Units};
+
+/// A lock that can be taken: one name or several, exclusive or shared, one unit or more.
+///
+/// A handle is cheap and holds nothing. Every acquisition through it has an identity of its own, so that tasks that
+/// share a handle exclude each other; see [`scope`](Self::scope) for taking a lock again while holding it.
+///
+/// A wrong name or option is reported by the first verb that would use it.
+#[derive(Debug, Clone)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    pub(super) shared: Arc<Shared>,
+    spec: std::result::Result<Spec, Arc<Error>>,
+}
+
+/// What to take, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Spec {
+    pub(super) names: Names,
+    pub(super) owner: Owner,
+    pub(super) ttl: Ttl,
+    pub(super) mode: Mode,
+    pub(super) units: Units,
+    pub(super) limit: Units,
+    pub(super) renew: Renewal,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) lock_delay_ms: u32,
+    pub(super) metadata: Option<Metadata>,
+    pub(super) cancel: Option<CancellationToken>,
+    pub(super) scope: Option<Scope>,
+}
+
+/// Whether and how often a lease is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Renewal {
+    Off,
+    Automatic,
+    Every(Duration),
+}
+
+impl Lock {
+    pub(super) fn new(shared: Arc<Shared>, spec: Result<Spec>) -> Self {
+        Self { shared, spec: spec.map_err(Arc::new) }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Spec) -> Result<()>) -> Self {
+        if let Ok(spec) = &mut self.spec
+            && let Err(error) = change(spec)
+        {
+            self.spec = Err(Arc::new(error));
+        }
+        self
+    }
+
+    /// Sets how long the lease lasts; at least [`MIN_LOCK_TTL`](super::MIN_LOCK_TTL).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|spec| {
+            spec.ttl = lock_ttl(ttl)?;
+            Ok(())
+        })
+    }
+
+    /// Keeps the lease alive in the background until the guard is gone.
+    pub fn renewing(self) -> Self {
+        self.with(|spec| {
+            spec.renew = Renewal::Automatic;
+            Ok(())
+        })
+    }
+
+    /// Keeps the lease alive in the background, renewing this often.
+    pub fn renew_every(self, interval: Duration) -> Self {
+        self.with(|spec| {
+            spec.renew = Renewal::Every(interval);
+            Ok(())
+        })
+    }
+
+    /// Ends renewal, and the hold, after this long: a wedged holder does not keep the lock for ever.
+    pub fn max_hold(self, max: Duration) -> Self {
+        self.with(|spec| {
+            if max.is_zero() {
+                return Err(Error::invalid("the longest hold must be more than nothing"));
+            }
+            spec.max_hold = Some(max);
+            Ok(())
+        })
+    }
+
+    /// Keeps the name out of reach for this long after a lease that ran out, for resources that cannot check tokens.
+    pub fn lock_delay(self, delay: Duration) -> Self {
+        self.with(|spec| {
+            spec.lock_delay_ms = lock_delay_millis(delay)?;
+            Ok(())
+        })
+    }
+
+    /// Takes the lock in shared (read) mode: any number of shared holders, but none beside an exclusive one.
+    pub fn shared(self) -> Self {
+        self.with(|spec| {
+            spec.mode = Mode::Shared;
+            Ok(())
+        })
+    }
+
+    /// Takes this many units; see [`Locks::semaphore`](super::Locks::semaphore).
+    pub fn units(self, units: u32) -> Self {
+        self.with(|spec| {
+            spec.units = Units::new(units)
+                .filter(|units| *units <= spec.limit)
+                .ok_or_else(|| Error::invalid(format!("{units} units are not between 1 and {}", spec.limit)))?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn limit(self, limit: u32) -> Self {
+        self.with(|spec| {
+            spec.limit = Units::new(limit).ok_or_else(|| Error::invalid("a semaphore needs at least one permit"))?;
+            Ok(())
+        })
+    }
+
+    /// Keeps free text with the lock, for others to see.
+    pub fn metadata(self, text: impl AsRef<str>) -> Self {
+        self.with(|spec| {
+            spec.metadata = Some(Metadata::new(text)?);
+            Ok(())
+        })
+    }
+
+    /// Lets this token cancel a wait.
+    pub fn cancelled_by(self, token: CancellationToken) -> Self {
+        self.with(|spec| {
+            spec.cancel = Some(token);
+            Ok(())
+        })
+    }
+
+    /// Acquires in a scope: while the scope holds the lock, acquiring it again in the same scope succeeds at once,
+    /// gives a guard of its own and is counted; the last guard to go releases. The lease is not touched.
+    pub fn scope(self, scope: &Scope) -> Self {
+        self.with(|spec| {
+            spec.scope = Some(scope.clone());
+            Ok(())
+        })
+    }
+
+    /// Whether this scope holds the lock right now; no I/O.
+    #[must_use]
+    pub fn is_held_by(&self, scope: &Scope) -> bool {
+        self.spec.as_ref().is_ok_and(|spec| self.shared.scopes.is_held(scope, spec.names.first()))
+    }
+
+    /// Waits as long as it takes.
+    ///
+    /// # Errors
+    /// If the options are wrong, the wait is cancelled, the manager is closed, or the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the place in line is given up, and whatever the store may have granted is given back in the
+    /// background.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_until(None).await
+    }
+
+    /// Waits for at most this long. A zero wait tries once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAcquired`] if it stayed taken, with [who was in the way](Error::blocked); otherwise as
+    /// [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
+        self.acquire_until(Some(self.shared.clock.now().after(wait))).await
+    }
+
+    async fn acquire_until(&self, deadline: Option<Moment>) -> Result<Guard> {
+        let spec = self.spec()?;
+        if let Some(guard) = self.enter_again(spec)? {
+            return Ok(guard);
+        }
+        let mut outcome = Outcome::new(self, spec);
+        let request = self.request(spec)?;
+        if deadline.is_some_and(|deadline| deadline <= outcome.started) {
+            let granted = try_now(&self.shared, request).await.map_err(|error| outcome.failed(error))?;
+            return granted
+                .map(|granted| outcome.acquired(granted))
+                .map_err(|blocked| outcome.failed(self.taken(spec, blocked)));
+        }
+        let patience = Patience { deadline, cancel: spec.cancel.as_ref() };
+        match wait(&self.shared, request, patience).await {
+            Ok(granted) => Ok(outcome.acquired(granted)),
+            Err(error) => Err(outcome.failed(error)),
+        }
+    }
+
+    /// Takes the lock if it is free right now.
+    ///
+    /// # Errors
+    /// If the options are wrong, the manager is closed, or the store fails. A lock that is taken is `Ok(None)`.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, whatever the store may have granted is given back in the background.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        let spec = self.spec()?;
+        if let Some(guard) = self.enter_again(spec)? {
+            return Ok(Some(guard));
+        }
+        let mut outcome = Outcome::new(self, spec);
+        match try_now(&self.shared, self.request(spec)?).await {
+            Ok(Ok(granted)) => Ok(Some(outcome.acquired(granted))),
+            Ok(Err(_)) => {
+                outcome.refused(NotAcquired::Unavailable);
+                Ok(None)
+            }
+            Err(error) => Err(outcome.failed(error)),
+        }
+    }
+
+    fn taken(&self, spec: &Spec, blocked: Blocked) -> Error {
+        Error::new(ErrorKind::NotAcquired, "it is taken")
+            .during("acquire", self.shared.scheme())
+            .with_name(spec.names.first())
+            .with_blocked(blocked)
+    }
+
+    pub(super) fn spec(&self) -> Result<&Spec> {
+        self.shared.refuse_if_closed()?;
+        self.spec.as_ref().map_err(|error| error.copy())
+    }
+
+    /// Another guard for what this scope holds already.
+    fn enter_again(&self, spec: &Spec) -> Result<Option<Guard>> {
+        let Some(scope) = &spec.scope else { return Ok(None) };
+        let Some(hold) = self.shared.scopes.enter(scope, spec.names.first()) else { return Ok(None) };
+        let guard = Guard::new(&hold, Some(scope.clone()));
+        if !hold.leases.iter().map(|(name, _)| name).eq(spec.names.as_slice()) {
+            return Err(Error::invalid("this scope holds the lock together with other names; take the same set")
+                .with_name(spec.names.first()));
+        }
+        hold.check().map_err(|cause| lost(hold.name(), cause))?;
+        Ok(Some(guard))
+    }
+
+    pub(super) fn request(&self, spec: &Spec) -> Result<Acquire> {
+        let can = self.shared.can();
+        if spec.names.single().is_none() && can.atomic_names != AtomicNames::All {
+            return Err(self.unsupported("several names at once"));
+        }
+        if (spec.mode == Mode::Shared || spec.limit > ONE_UNIT) && !can.quantities {
+            return Err(self.unsupported("shared locks and semaphores"));
+        }
+        if spec.ttl < can.min_ttl || spec.ttl > can.max_ttl {
+            return Err(Error::invalid(format!(
+                "a ttl of {:?} is outside what {} can do: {:?} to {:?}",
+                spec.ttl.as_duration(),
+                self.shared.scheme(),
+                can.min_ttl.as_duration(),
+                can.max_ttl.as_duration()
+            )));
+        }
+        let mut request =
+            Acquire::new(spec.names.clone(), Holder::random(), spec.owner.clone(), spec.ttl);
+        request.mode = spec.mode;
+        request.units = spec.units;
+        request.limit = spec.limit;
+        request.lock_delay_ms = spec.lock_delay_ms;
+        request.metadata.clone_from(&spec.metadata);
+        Ok(request)
+    }
+
+    fn unsupported(&self, what: &str) -> Error {
+        Error::unsupported(format!("{} cannot do {what}", self.shared.scheme())).during("acquire", self.shared.scheme())
+    }
+}
+
+impl Spec {
+    pub(super) fn care(&self) -> Care {
+        let ttl = self.ttl.as_duration();
+        let renew_every = match self.renew {
+            Renewal::Off => None,
+            Renewal::Automatic => Some(renewal_interval(ttl)),
+            // Rarer than every half ttl would leave no second try.
+            Renewal::Every(interval) => Some(interval.clamp(Duration::from_millis(10), ttl / 2)),
+        };
+        Care { ttl: self.ttl, renew_every, max_hold: self.max_hold }
+    }
+}
+
+/// Reports what came of an acquisition, also if its future is dropped.
+struct Outcome<'a> {
+    lock: &'a Lock,
+    spec: &'a Spec,
+    started: Moment,
+    reported: bool,
+}
+
+impl<'a> Outcome<'a> {
+    fn new(lock: &'a Lock, spec: &'a Spec) -> Self {
+        Self { lock, spec, started: lock.shared.clock.now(), reported: false }
+    }
+
+    fn acquired(&mut self, granted: Granted) -> Guard {
+        self.reported = true;
+        let shared = &self.lock.shared;
+        let care = self.spec.care();
+        let hold = Hold::new(shared, granted, care);
+        if care.renew_every.is_some() || shared.has_hooks() {
+            shared.keeper.look_by(hold.next_renewal().min(hold.risky_from()));
+        }
+        if let Some(scope) = &self.spec.scope {
+            shared.scopes.add(scope, &hold);
+        }
+        if shared.has_hooks() {
+            let took = shared.clock.now().since(self.started);
+            shared.emit(|| LockEvent::Acquired { held: Held::of(&hold), took });
+        }
+        Guard::new(&hold, self.spec.scope.clone())
+    }
+
+    fn failed(&mut self, error: Error) -> Error {
+        self.refused(match error.kind() {
+            ErrorKind::NotAcquired => NotAcquired::TimedOut,
+            ErrorKind::Cancelled | ErrorKind::Closed => NotAcquired::Cancelled,
+            _ => NotAcquired::Failed(&error),
+        });
+        error
+    }
+
+    fn refused(&mut self, why: NotAcquired<'_>) {
+        self.reported = true;
+        let shared = &self.lock.shared;
+        let took = shared.clock.now().since(self.started);
+        shared.emit(|| LockEvent::NotAcquired { name: self.spec.names.first(), why, took });
+    }
+}
+
+impl Drop for Outcome<'_> {
+    fn drop(&mut self) {
+        if !self.reported {
+            self.refused(NotAcquired::Cancelled);
+        }
+    }
+}

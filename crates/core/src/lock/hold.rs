@@ -1,0 +1,303 @@
+//! One acquisition: what was granted, until when it may be believed in, and how it ended.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+
+use super::deadline::{deadline, lead};
+use super::event::LockEvent;
+use super::guard::Held;
+use super::roster::Seat;
+use super::shared::Shared;
+use crate::backend::{NotHeld, Holding};
+use crate::clock::{Moment, Timestamp};
+use crate::holder::{Holder, Owner};
+use crate::lease::{Lease, Token, Ttl};
+use crate::name::Name;
+use crate::record::Ending;
+
+/// How sure a holder may be of its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// The lease is ours.
+    Held,
+    /// The lease is still ours, but a renewal failed or little time is left.
+    AtRisk,
+    /// The lease is not ours any more.
+    Lost(LostCause),
+    /// The lease was released by us.
+    Released,
+}
+
+/// Why a lease is not held any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostCause {
+    /// Its time ran out, by our own clock or the store's. Exclusivity may have been broken meanwhile.
+    Expired,
+    /// Somebody else holds the name now.
+    TakenOver {
+        /// Who.
+        by: Box<Holding>,
+    },
+    /// Somebody ended it on purpose.
+    Forced {
+        /// Who.
+        by: Owner,
+        /// Why.
+        reason: String,
+    },
+    /// It went to another holder.
+    HandedOver,
+    /// The longest time it may be held is over.
+    MaxHold,
+    /// The store does not know it, and nothing says that it ever did.
+    NeverHeld,
+}
+
+impl fmt::Display for LostCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("the lease had run out, so exclusivity may have been broken"),
+            Self::TakenOver { by } => write!(f, "taken over by {} with token {}", by.owner, by.token),
+            Self::Forced { by, reason } => write!(f, "ended by {by}: {}", reason.escape_debug()),
+            Self::HandedOver => f.write_str("handed over to another holder"),
+            Self::MaxHold => f.write_str("the longest time it may be held is over"),
+            Self::NeverHeld => f.write_str("the store never granted it, or has forgotten"),
+        }
+    }
+}
+
+impl LostCause {
+    /// What the store's "not held" means for a holder that knows it was granted the lease (`granted`) or not.
+    pub(super) fn of(not_held: &NotHeld, granted: bool) -> Self {
+        match (not_held.ended.as_ref().map(|end| &end.how), &not_held.current) {
+            (Some(Ending::Forced { by, reason }), _) => Self::Forced { by: by.clone(), reason: reason.clone() },
+            (Some(Ending::HandedOver), _) => Self::HandedOver,
+            (_, Some(by)) => Self::TakenOver { by: Box::new(by.clone()) },
+            (Some(Ending::Expired), None) => Self::Expired,
+            (_, None) if granted => Self::Expired,
+            _ => Self::NeverHeld,
+        }
+    }
+}
+
+const HELD: u8 = 0;
+const AT_RISK: u8 = 1;
+const LOST: u8 = 2;
+const RELEASED: u8 = 3;
+
+/// The shared state of one acquisition.
+pub(super) struct Hold {
+    pub(super) shared: Arc<Shared>,
+    pub(super) holder: Holder,
+    pub(super) leases: SmallVec<[(Name, Token); 1]>,
+    pub(super) ttl: Ttl,
+    pub(super) renew_every: Option<Duration>,
+    pub(super) acquired: Moment,
+    pub(super) last_moment: Moment,
+    pub(super) seat: Seat,
+    /// Guards that share this acquisition.
+    pub(super) depth: AtomicU32,
+    phase: AtomicU8,
+    deadline: AtomicU64,
+    next_renewal: AtomicU64,
+    expires_at: AtomicU64,
+    cause: OnceLock<LostCause>,
+    changed: Notify,
+}
+
+/// What a new [`Hold`] starts from.
+pub(super) struct Granted {
+    pub(super) holder: Holder,
+    pub(super) leases: SmallVec<[Lease; 1]>,
+    /// Read before the request that granted it left.
+    pub(super) t0: Moment,
+    /// How long the lease lasts from then on.
+    pub(super) ttl: Duration,
+}
+
+/// How a [`Hold`] is to be looked after.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Care {
+    pub(super) ttl: Ttl,
+    pub(super) renew_every: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
+}
+
+impl Hold {
+    pub(super) fn new(shared: &Arc<Shared>, granted: Granted, care: Care) -> Arc<Self> {
+        let expires_at = granted.leases.iter().map(|lease| lease.expires_at.as_millis()).min();
+        let renewal = care.renew_every.map_or(Moment::FAR_FUTURE, |every| granted.t0.after(every));
+        Arc::new_cyclic(|weak| Self {
+            shared: shared.clone(),
+            holder: granted.holder,
+            leases: granted.leases.into_iter().map(|lease| (lease.name, lease.token)).collect(),
+            ttl: care.ttl,
+            renew_every: care.renew_every,
+            acquired: granted.t0,
+            last_moment: care.max_hold.map_or(Moment::FAR_FUTURE, |max| granted.t0.after(max)),
+            seat: shared.roster.seat(weak),
+            depth: AtomicU32::new(1),
+            phase: AtomicU8::new(HELD),
+            deadline: AtomicU64::new(deadline(granted.t0, granted.ttl).as_nanos()),
+            next_renewal: AtomicU64::new(renewal.as_nanos()),
+            expires_at: AtomicU64::new(expires_at.unwrap_or_default()),
+            cause: OnceLock::new(),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.leases[0].0
+    }
+
+    /// The moment after which this lease must not be believed in, also if nobody has said that it is lost.
+    pub(super) fn deadline(&self) -> Moment {
+        Moment::from_nanos(self.deadline.load(Ordering::Acquire)).min(self.last_moment)
+    }
+
+    pub(super) fn expires_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.expires_at.load(Ordering::Acquire))
+    }
+
+    pub(super) fn next_renewal(&self) -> Moment {
+        Moment::from_nanos(self.next_renewal.load(Ordering::Acquire))
+    }
+
+    pub(super) fn renew_at(&self, at: Moment) {
+        self.next_renewal.store(at.as_nanos(), Ordering::Release);
+    }
+
+    /// When the lease is at risk by time alone.
+    pub(super) fn risky_from(&self) -> Moment {
+        self.deadline().before(lead(self.ttl.as_duration()))
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.phase.load(Ordering::Acquire) {
+            RELEASED => return State::Released,
+            LOST => return State::Lost(self.cause()),
+            _ => {}
+        }
+        let now = self.shared.clock.now();
+        if now >= self.deadline() {
+            self.lose(self.overdue());
+            return self.state();
+        }
+        if self.is_marked_at_risk() || now >= self.risky_from() { State::AtRisk } else { State::Held }
+    }
+
+    /// Why it is lost once its deadline has passed.
+    pub(super) fn overdue(&self) -> LostCause {
+        if self.deadline() == self.last_moment { LostCause::MaxHold } else { LostCause::Expired }
+    }
+
+    /// Whether the lease may be acted upon; no I/O.
+    pub(super) fn check(&self) -> Result<(), LostCause> {
+        match self.phase.load(Ordering::Acquire) {
+            HELD | AT_RISK if self.shared.clock.now() < self.deadline() => Ok(()),
+            HELD | AT_RISK => {
+                self.lose(self.overdue());
+                Err(self.cause())
+            }
+            LOST => Err(self.cause()),
+            _ => Err(LostCause::NeverHeld),
+        }
+    }
+
+    fn cause(&self) -> LostCause {
+        self.cause.get().cloned().unwrap_or(LostCause::Expired)
+    }
+
+    fn is_marked_at_risk(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == AT_RISK
+    }
+
+    /// Whether it still matters: neither lost nor released.
+    pub(super) fn is_live(&self) -> bool {
+        self.phase.load(Ordering::Acquire) < LOST
+    }
+
+    /// Whether a release has been acknowledged, handed over or made pointless.
+    pub(super) fn is_released(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == RELEASED
+    }
+
+    /// The store prolonged the lease: `ttl` counted from `t0`.
+    pub(super) fn renewed(self: &Arc<Self>, t0: Moment, ttl: Duration, expires_at: Timestamp) {
+        self.deadline.fetch_max(deadline(t0, ttl).as_nanos(), Ordering::AcqRel);
+        self.expires_at.store(expires_at.as_millis(), Ordering::Release);
+        let back = self.phase.compare_exchange(AT_RISK, HELD, Ordering::AcqRel, Ordering::Acquire);
+        if back.is_ok() {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn at_risk(self: &Arc<Self>) {
+        let now_at_risk = self.phase.compare_exchange(HELD, AT_RISK, Ordering::AcqRel, Ordering::Acquire);
+        if now_at_risk.is_ok() {
+            self.changed.notify_waiters();
+            self.shared.emit(|| LockEvent::AtRisk { held: Held::of(self) });
+        }
+    }
+
+    /// Marks the lease as lost, once.
+    pub(super) fn lose(&self, cause: LostCause) {
+        let lost = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+            (phase < LOST).then(|| {
+                self.cause.get_or_init(|| cause.clone());
+                LOST
+            })
+        });
+        if lost.is_ok() {
+            self.changed.notify_waiters();
+            let cause = self.cause();
+            self.shared.emit(|| LockEvent::Lost {
+                name: self.name(),
+                names: self.leases.len(),
+                token: self.leases[0].1,
+                cause: &cause,
+            });
+        }
+    }
+
+    /// Marks the lease as given up, so that nobody releases it again.
+    pub(super) fn finish(&self) {
+        self.phase.store(RELEASED, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves when the state changes, or when time alone may have changed it.
+    pub(super) async fn change_after(&self, seen: &State) -> State {
+        loop {
+            let notified = self.changed.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            let state = self.state();
+            if state != *seen {
+                return state;
+            }
+            let wake = match state {
+                State::Held => self.risky_from(),
+                State::AtRisk => self.deadline(),
+                State::Lost(_) | State::Released => Moment::FAR_FUTURE,
+            };
+            tokio::select! {
+                () = notified => {}
+                () = self.shared.clock.sleep_until(wake) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.shared.roster.leave(self.seat);
+    }
+}

@@ -1,0 +1,238 @@
+//! The keeper: one task per manager that renews what asked for it, gives back what was dropped, notices what is
+//! overdue, and sweeps.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::hold::Hold;
+use super::renew::{next_look, renew_due};
+use super::shared::Shared;
+use crate::backend::{Names, Sweep, Withdraw};
+use crate::clock::Moment;
+use crate::error::Effect;
+use crate::holder::Holder;
+
+/// The keeper does not look more often than this, so that many holds cost one look and not one each.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+/// The wait before a failed withdrawal is tried again.
+const RETRY_WITHDRAWAL: Duration = Duration::from_millis(100);
+
+/// The way to the keeper. Works from anywhere, also outside a runtime and while one shuts down.
+pub(super) struct Keeper {
+    orders: mpsc::UnboundedSender<Order>,
+    plan: Arc<Plan>,
+}
+
+/// When the keeper looks next.
+struct Plan {
+    at: AtomicU64,
+    sooner: Notify,
+}
+
+pub(super) enum Order {
+    /// Give back whatever this holder has or waits for.
+    Withdraw(Withdrawal),
+    /// Say when everything ordered so far is done.
+    Drained(oneshot::Sender<()>),
+}
+
+/// Something to give back.
+pub(super) struct Withdrawal {
+    pub(super) names: Names,
+    pub(super) holder: Holder,
+    /// After this the store has ended it by itself.
+    pub(super) until: Moment,
+}
+
+/// The keeper's own end, until it is put to work.
+pub(super) struct Idle {
+    orders: mpsc::UnboundedReceiver<Order>,
+    plan: Arc<Plan>,
+}
+
+impl Keeper {
+    pub(super) fn new() -> (Self, Idle) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let plan = Arc::new(Plan { at: AtomicU64::new(u64::MAX), sooner: Notify::new() });
+        (Self { orders: sender, plan: plan.clone() }, Idle { orders: receiver, plan })
+    }
+
+    /// Leaves a withdrawal to the background. If the runtime is gone, the lease simply runs out.
+    pub(super) fn withdraw(&self, withdrawal: Withdrawal) {
+        let _ = self.orders.send(Order::Withdraw(withdrawal));
+    }
+
+    /// Resolves once everything ordered so far is done, or the keeper is gone.
+    pub(super) async fn drained(&self) {
+        let (sender, receiver) = oneshot::channel();
+        if self.orders.send(Order::Drained(sender)).is_ok() {
+            let _ = receiver.await;
+        }
+    }
+
+    /// Makes the keeper look at this moment or before.
+    pub(super) fn look_by(&self, at: Moment) {
+        if self.plan.at.fetch_min(at.as_nanos(), Ordering::AcqRel) > at.as_nanos() {
+            self.plan.sooner.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper(..)")
+    }
+}
+
+/// Puts the keeper to work. It ends when the manager and all its guards are gone and nothing is left to give back.
+pub(super) fn start(idle: Idle, shared: &Arc<Shared>, sweep_every: Option<Duration>, runtime: &Handle) {
+    let task = Task {
+        shared: Arc::downgrade(shared),
+        clock: shared.clock.clone(),
+        backend: shared.backend.clone(),
+        orders: idle.orders,
+        plan: idle.plan,
+        sweep_every,
+        jobs: JoinSet::new(),
+        drains: Vec::new(),
+    };
+    runtime.spawn(task.run());
+}
+
+struct Task {
+    /// Weak, or the manager would keep itself alive.
+    shared: Weak<Shared>,
+    clock: Arc<dyn crate::Clock>,
+    backend: Arc<dyn crate::Backend>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    plan: Arc<Plan>,
+    sweep_every: Option<Duration>,
+    jobs: JoinSet<()>,
+    drains: Vec<oneshot::Sender<()>>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut next_sweep = self.sweep_every.map_or(Moment::FAR_FUTURE, |every| self.clock.now().after(every));
+        loop {
+            let next_look = Moment::from_nanos(self.plan.at.load(Ordering::Acquire));
+            let wake = next_look.min(next_sweep);
+            tokio::select! {
+                order = self.orders.recv() => match order {
+                    Some(order) => self.obey(order),
+                    None => break,
+                },
+                () = self.plan.sooner.notified() => {}
+                Some(_) = self.jobs.join_next(), if !self.jobs.is_empty() => self.report_drained(),
+                () = self.clock.sleep_until(wake), if wake < Moment::FAR_FUTURE => {}
+            }
+            let now = self.clock.now();
+            if now >= next_sweep {
+                next_sweep = now.after(self.sweep_every.unwrap_or(Duration::MAX));
+                self.sweep();
+            }
+            if now >= next_look {
+                self.look_after(now);
+            }
+        }
+        // Nobody is left to give orders; finish what was ordered.
+        while self.jobs.join_next().await.is_some() {}
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Withdraw(withdrawal) => {
+                self.jobs.spawn(withdraw(self.backend.clone(), self.clock.clone(), withdrawal));
+            }
+            Order::Drained(done) => {
+                self.drains.push(done);
+                self.report_drained();
+            }
+        }
+    }
+
+    fn report_drained(&mut self) {
+        if self.jobs.is_empty() {
+            for done in self.drains.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Renews what is due, marks what is overdue, and plans when to look again.
+    fn look_after(&mut self, now: Moment) {
+        self.plan.at.store(u64::MAX, Ordering::Release);
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut due = Vec::new();
+        let mut next = Moment::FAR_FUTURE;
+        for hold in shared.roster.all() {
+            if let Some(at) = consider(&hold, now, shared.has_hooks(), &mut due) {
+                next = next.min(at);
+            }
+        }
+        if !due.is_empty() {
+            self.jobs.spawn(renew_due(shared, due));
+        }
+        let next = next.max(now.after(SHORTEST_LOOK));
+        self.plan.at.fetch_min(next.as_nanos(), Ordering::AcqRel);
+    }
+
+    fn sweep(&mut self) {
+        let backend = self.backend.clone();
+        self.jobs.spawn(async move {
+            // A sweep that fails is tried again at the next turn; nothing depends on it.
+            while let Ok(swept) = backend.sweep(&Sweep::default()).await {
+                if !swept.more {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// How much early a lease is renewed along with others, so that one call serves them all.
+fn slack(hold: &Hold) -> Duration {
+    hold.renew_every.unwrap_or_default() / 8
+}
+
+/// What is to be done about one hold now, and when to look at it again.
+fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Arc<Hold>>) -> Option<Moment> {
+    if !hold.is_live() {
+        return None;
+    }
+    if now >= hold.deadline() {
+        hold.lose(hold.overdue());
+        return None;
+    }
+    if now.after(slack(hold)) >= hold.next_renewal() {
+        hold.renew_at(Moment::FAR_FUTURE);
+        due.push(hold.clone());
+    }
+    if hooked && now >= hold.risky_from() {
+        hold.at_risk();
+    }
+    (hold.renew_every.is_some() || hooked).then(|| next_look(hold, now))
+}
+
+/// Gives something back, trying until the store answers or has ended it by itself.
+async fn withdraw(backend: Arc<dyn crate::Backend>, clock: Arc<dyn crate::Clock>, withdrawal: Withdrawal) {
+    let request = Withdraw { names: withdrawal.names, holder: withdrawal.holder };
+    loop {
+        match backend.withdraw(&request).await {
+            Ok(_) => return,
+            Err(error) if !error.is_retryable() && error.effect() == Effect::None => return,
+            Err(_) => {}
+        }
+        let again = clock.now().after(RETRY_WITHDRAWAL);
+        if again >= withdrawal.until {
+            return;
+        }
+        clock.sleep_until(again).await;
+    }
+}

@@ -1,0 +1,266 @@
+//! The local line: waiters of one name in one process stand here, and only the first of them talks to the store.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+
+use smallvec::SmallVec;
+
+use crate::backend::{Event, What};
+use crate::holder::HolderDigest;
+use crate::lease::Lease;
+use crate::name::Name;
+use crate::seeded::{Bug, planted};
+use crate::sync::{Mutex, lock};
+
+const SHARDS: usize = 16;
+
+/// All local waiters of a manager.
+#[derive(Default)]
+pub(super) struct Line {
+    shards: [Mutex<HashMap<Name, Queue>>; SHARDS],
+    /// How many waiters there are; read without a lock on the way of those who need not wait.
+    waiters: AtomicUsize,
+}
+
+/// The waiters of one name. The active ones have asked the store; as a rule there is one.
+#[derive(Default)]
+struct Queue {
+    active: SmallVec<[Arc<Slot>; 1]>,
+    pending: VecDeque<Arc<Slot>>,
+    /// Waiters for several names that watch this one because it is in their way.
+    onlookers: Vec<Arc<Slot>>,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.active.is_empty() && self.pending.is_empty() && self.onlookers.is_empty()
+    }
+}
+
+struct Slot {
+    holder: HolderDigest,
+    state: Mutex<SlotState>,
+}
+
+#[derive(Default)]
+struct SlotState {
+    turn: bool,
+    hinted: bool,
+    granted: Option<Lease>,
+    waker: Option<Waker>,
+}
+
+/// What a waiter was told.
+#[derive(Debug)]
+pub(super) enum Signal {
+    /// The store granted its ticket.
+    Granted(Lease),
+    /// Something changed; ask again.
+    Hint,
+}
+
+impl Line {
+    /// How many wait.
+    pub(super) fn waiters(&self) -> usize {
+        self.waiters.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody waits for this name.
+    pub(super) fn is_waited_for(&self, name: &Name) -> bool {
+        self.waiters() > 0 && lock(self.shard(name)).contains_key(name)
+    }
+
+    /// Stands in line for a name.
+    pub(super) fn join(self: &Arc<Self>, name: &Name, holder: HolderDigest) -> Place {
+        let slot = Arc::new(Slot { holder, state: Mutex::default() });
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let mut shard = lock(self.shard(name));
+        let queue = shard.entry(name.clone()).or_default();
+        if queue.active.is_empty() {
+            lock(&slot.state).turn = true;
+            queue.active.push(slot.clone());
+        } else {
+            queue.pending.push_back(slot.clone());
+        }
+        Place { line: self.clone(), name: Some(name.clone()), looking_at: None, slot, served: false }
+    }
+
+    /// Waits beside the line: for those who want several names and would only hold up others in it.
+    pub(super) fn stand_aside(self: &Arc<Self>, holder: HolderDigest) -> Place {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let state = SlotState { turn: true, ..SlotState::default() };
+        let slot = Arc::new(Slot { holder, state: Mutex::new(state) });
+        Place { line: self.clone(), name: None, looking_at: None, slot, served: false }
+    }
+
+    /// Takes an event of the store to those it concerns.
+    pub(super) fn deliver(&self, event: Event) {
+        match event.what {
+            What::Granted { holder, lease } => self.granted(&event.name, holder, lease),
+            What::Changed => self.hint(&event.name),
+        }
+    }
+
+    fn granted(&self, name: &Name, holder: HolderDigest, lease: Lease) {
+        let slot = {
+            let shard = lock(self.shard(name));
+            let Some(queue) = shard.get(name) else { return };
+            queue.active.iter().find(|slot| slot.holder == holder).cloned()
+        };
+        // A grant for a waiter that has left is given back by the withdrawal it left behind.
+        if let Some(slot) = slot {
+            slot.tell(|state| state.granted = Some(lease));
+        }
+    }
+
+    /// Tells the active waiters of a name to ask again.
+    pub(super) fn hint(&self, name: &Name) {
+        if self.waiters() == 0 {
+            return;
+        }
+        let concerned: SmallVec<[Arc<Slot>; 4]> = match lock(self.shard(name)).get(name) {
+            Some(queue) => queue.active.iter().chain(&queue.onlookers).cloned().collect(),
+            None => return,
+        };
+        for slot in concerned {
+            slot.tell(|state| state.hinted = true);
+        }
+    }
+
+    fn leave(&self, place: &Place) {
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.look_away(place);
+        let Some(name) = &place.name else { return };
+        let next = {
+            let mut shard = lock(self.shard(name));
+            let Some(queue) = shard.get_mut(name) else { return };
+            queue.pending.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
+            queue.active.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
+            let next = if queue.active.is_empty() { queue.pending.pop_front() } else { None };
+            queue.active.extend(next.clone());
+            if queue.is_empty() {
+                shard.remove(name);
+            }
+            next
+        };
+        if planted(Bug::WakeUpLost) && !place.served {
+            return;
+        }
+        if let Some(next) = next {
+            next.tell(|state| state.turn = true);
+        }
+    }
+
+    fn look_at(&self, name: &Name, slot: &Arc<Slot>) {
+        lock(self.shard(name)).entry(name.clone()).or_default().onlookers.push(slot.clone());
+    }
+
+    fn look_away(&self, place: &Place) {
+        let Some(name) = &place.looking_at else { return };
+        let mut shard = lock(self.shard(name));
+        if let Some(queue) = shard.get_mut(name) {
+            queue.onlookers.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
+            if queue.is_empty() {
+                shard.remove(name);
+            }
+        }
+    }
+
+    fn shard(&self, name: &Name) -> &Mutex<HashMap<Name, Queue>> {
+        &self.shards[(name.process_hash() >> 24) as usize % SHARDS]
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("waiters", &self.waiters()).finish()
+    }
+}
+
+impl Slot {
+    fn tell(&self, change: impl FnOnce(&mut SlotState)) {
+        let waker = {
+            let mut state = lock(&self.state);
+            change(&mut state);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// A place in the line. Dropping it leaves the line and lets the next one move up.
+pub(super) struct Place {
+    line: Arc<Line>,
+    /// What it stands in line for; nothing if it stands aside.
+    name: Option<Name>,
+    looking_at: Option<Name>,
+    slot: Arc<Slot>,
+    served: bool,
+}
+
+impl Place {
+    /// Waits until it is this waiter's turn to ask the store. Cancel-safe.
+    pub(super) async fn turn(&self) {
+        self.poll(|state| state.turn.then_some(())).await;
+    }
+
+    /// Waits until there is something to act on. Cancel-safe: what was told is not lost.
+    pub(super) async fn signal(&self) -> Signal {
+        self.poll(SlotState::take_signal).await
+    }
+
+    /// Whether hints about this name reach the waiter.
+    pub(super) fn sees(&self, name: &Name) -> bool {
+        self.name.as_ref() == Some(name) || self.looking_at.as_ref() == Some(name)
+    }
+
+    /// Makes hints about this name reach the waiter, instead of those about the name it looked at before.
+    pub(super) fn look_at(&mut self, name: &Name) {
+        if !self.sees(name) {
+            self.line.look_away(self);
+            self.line.look_at(name, &self.slot);
+            self.looking_at = Some(name.clone());
+        }
+    }
+
+    /// Marks the waiter as served, for the books.
+    pub(super) fn served(mut self) {
+        self.served = true;
+    }
+
+    async fn poll<T>(&self, ready: impl Fn(&mut SlotState) -> Option<T>) -> T {
+        poll_fn(|cx| {
+            let mut state = lock(&self.slot.state);
+            match ready(&mut state) {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    state.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl SlotState {
+    fn take_signal(&mut self) -> Option<Signal> {
+        let hinted = std::mem::take(&mut self.hinted);
+        match self.granted.take() {
+            Some(lease) => Some(Signal::Granted(lease)),
+            None => hinted.then_some(Signal::Hint),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.line.leave(self);
+    }
+}

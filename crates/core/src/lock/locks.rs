@@ -1,0 +1,301 @@
+//! The manager: a store, a namespace, and how locks are taken by default.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::builder::LocksBuilder;
+use super::event::LockEvent;
+use super::guard::{Guard, lost, withdraw_in_background};
+use super::handle::{Lock, Renewal, Spec};
+use super::handover::Handover;
+use super::hold::{Granted, Hold, LostCause};
+use super::shared::Shared;
+use crate::backend::{Backend, Holding, List, Names, Page, Release, Released, Renew, RenewItem, Renewed, Sweep, Swept};
+use crate::error::{Error, ErrorKind, Result};
+use crate::holder::{Holder, Owner};
+use crate::lease::{Mode, ONE_UNIT, Ttl};
+use crate::name::{Name, check_namespace};
+use crate::record::Record;
+
+/// What every lock of a manager starts from.
+#[derive(Debug, Clone)]
+pub(super) struct Defaults {
+    pub(super) owner: Owner,
+    pub(super) ttl: Ttl,
+    pub(super) renew: Renewal,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) lock_delay_ms: u32,
+}
+
+/// Hands out locks of one store. Cheap to clone; clones share their line of waiters and their keeper.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    shared: Arc<Shared>,
+    namespace: Option<Arc<str>>,
+    defaults: Arc<Defaults>,
+}
+
+impl Locks {
+    /// Starts building a manager on this store.
+    #[allow(clippy::new_ret_no_self, reason = "reads as Locks::new(store).namespace(..).build()")]
+    pub fn new(store: impl Into<Arc<dyn Backend>>) -> LocksBuilder {
+        LocksBuilder::new(store.into())
+    }
+
+    pub(super) fn from_parts(shared: Arc<Shared>, namespace: Option<Arc<str>>, defaults: Defaults) -> Self {
+        Self { shared, namespace, defaults: Arc::new(defaults) }
+    }
+
+    /// The namespace locks are taken in, if there is one.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The ttl locks have unless told otherwise.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.defaults.ttl.as_duration()
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Backend> {
+        &self.shared.backend
+    }
+
+    /// How many locks this manager and its clones hold right now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shared.roster.len()
+    }
+
+    /// How many acquisitions of this manager and its clones wait right now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.line.waiters()
+    }
+
+    /// The same manager for another namespace.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if the namespace breaks the rules of [`Name`].
+    pub fn in_namespace(&self, namespace: &str) -> Result<Self> {
+        check_namespace(namespace)?;
+        Ok(Self { namespace: Some(namespace.into()), ..self.clone() })
+    }
+
+    /// The lock of one key.
+    pub fn lock(&self, key: impl AsRef<str>) -> Lock {
+        self.handle(self.name(key.as_ref()).map(Names::one))
+    }
+
+    /// One lock over several keys: all or nothing, one common expiry, no deadlock.
+    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Lock {
+        // One more than allowed is enough to be refused, however many there are.
+        let keys = keys.into_iter().take(crate::backend::MAX_NAMES + 1);
+        let names: Result<Vec<Name>> = keys.map(|key| self.name(key.as_ref())).collect();
+        self.handle(names.and_then(Names::new))
+    }
+
+    /// A counting semaphore: up to `permits` units of the key can be held at once.
+    ///
+    /// Every holder brings its own idea of `permits` along, unless somebody has set the key's capacity in the store.
+    pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Lock {
+        self.lock(key).limit(permits)
+    }
+
+    fn handle(&self, names: Result<Names>) -> Lock {
+        let spec = names.map(|names| Spec {
+            names,
+            owner: self.defaults.owner.clone(),
+            ttl: self.defaults.ttl,
+            mode: Mode::Exclusive,
+            units: ONE_UNIT,
+            limit: ONE_UNIT,
+            renew: self.defaults.renew,
+            max_hold: self.defaults.max_hold,
+            lock_delay_ms: self.defaults.lock_delay_ms,
+            metadata: None,
+            cancel: None,
+            scope: None,
+        });
+        Lock::new(self.shared.clone(), spec)
+    }
+
+    /// The full name of a key.
+    ///
+    /// # Errors
+    /// If the key breaks the rules of [`Name`], or the manager has no namespace.
+    pub fn name(&self, key: &str) -> Result<Name> {
+        let namespace = self.namespace.as_deref().ok_or_else(|| {
+            Error::new(ErrorKind::Config, "this manager has no namespace; choose one with in_namespace")
+        })?;
+        Name::new(namespace, key)
+    }
+
+    /// What the store knows about a key; `None` if nothing.
+    ///
+    /// # Errors
+    /// If the key is wrong or the store fails. A store that fails never looks like a free lock.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: reads only.
+    pub async fn get(&self, key: impl AsRef<str>) -> Result<Option<Record>> {
+        self.shared.backend.get(&self.name(key.as_ref())?).await
+    }
+
+    /// Who holds a key right now, if anybody.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: reads only.
+    pub async fn holder(&self, key: impl AsRef<str>) -> Result<Option<Holding>> {
+        Ok(self.get(key).await?.and_then(|record| record.holding()))
+    }
+
+    /// Whether anybody holds a key right now.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: reads only.
+    pub async fn is_locked(&self, key: impl AsRef<str>) -> Result<bool> {
+        Ok(self.get(key).await?.is_some_and(|record| !record.grants.is_empty() || !record.claims.is_empty()))
+    }
+
+    /// What is held, waited for or claimed in this manager's namespace, page by page.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the store cannot list; otherwise if it fails.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: reads only.
+    pub async fn list(&self, mut request: List) -> Result<Page<Record>> {
+        if !self.shared.can().list {
+            return Err(Error::unsupported(format!("{} cannot list", self.shared.scheme())));
+        }
+        if let Some(namespace) = &self.namespace {
+            request.namespace = Some(namespace.as_ref().to_owned());
+        }
+        self.shared.backend.list(&request).await
+    }
+
+    /// Ends whatever is held of a key, whoever holds it, and says what that was; empty if it was free.
+    ///
+    /// The next holder gets a larger token, so that a resource that checks tokens is safe from the old one.
+    ///
+    /// # Errors
+    /// If the key or the reason is wrong, or the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the lock is ended or not.
+    pub async fn force_release(&self, key: impl AsRef<str>, reason: &str) -> Result<Vec<Holding>> {
+        let name = self.name(key.as_ref())?;
+        let by = &self.defaults.owner;
+        let request = Release::force(name.clone(), None, by.clone(), reason)?;
+        let answers = self.shared.backend.release(&request).await?;
+        let ended = match answers.into_iter().next() {
+            Some(Released::Forced(holdings)) => holdings,
+            _ => Vec::new(),
+        };
+        self.shared.emit(|| LockEvent::Forced { name: &name, by, reason, ended: ended.len() });
+        Ok(ended)
+    }
+
+    /// Settles and forgets what has run out in the store, up to `limit` records.
+    ///
+    /// # Errors
+    /// If the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, some of it is done.
+    pub async fn sweep(&self, limit: usize) -> Result<Swept> {
+        self.shared.backend.sweep(&Sweep { limit }).await
+    }
+
+    /// Goes on holding what another process handed over. The secret is swapped, so that this works once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease is over or somebody else adopted it; [`ErrorKind::Unsupported`] if the store
+    /// cannot swap holders; otherwise if the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the lease may be left to run out.
+    pub async fn adopt(&self, handover: &Handover) -> Result<Guard> {
+        self.shared.refuse_if_closed()?;
+        if !self.shared.can().adopt {
+            return Err(Error::unsupported(format!("{} cannot hand leases over", self.shared.scheme())));
+        }
+        let names = Names::new(handover.leases.iter().map(|(name, _)| name.clone()))?;
+        let spec = self.handle(Ok(names)).ttl(handover.ttl.as_duration());
+        let care = spec.spec()?.care();
+        let heir = Holder::random();
+        let items = handover.leases.iter().map(|(name, token)| {
+            RenewItem::lease(name.clone(), handover.holder(), *token, handover.ttl)
+                .heir(heir.clone(), self.defaults.owner.clone())
+        });
+        let t0 = self.shared.clock.now();
+        let answers = self.shared.backend.renew(&Renew { items: items.collect() }).await?;
+        let mut leases = smallvec::SmallVec::new();
+        let mut failure = None;
+        for (answer, (name, _)) in answers.into_iter().zip(&handover.leases) {
+            match answer {
+                Ok(Renewed::Renewed(lease)) => leases.push(lease),
+                Ok(Renewed::NotHeld(not_held)) => failure = Some(lost(name, LostCause::of(&not_held, true))),
+                Ok(_) => failure = Some(Error::new(ErrorKind::Internal, "the store gave an answer that makes no sense")),
+                Err(error) => failure = Some(error),
+            }
+        }
+        if leases.is_empty() {
+            return Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
+        }
+        let hold = Hold::new(&self.shared, Granted { holder: heir, leases, t0, ttl: handover.ttl.as_duration() }, care);
+        if let Some(failure) = failure {
+            // All or nothing: what was swapped already is given back.
+            withdraw_in_background(&hold);
+            return Err(failure);
+        }
+        self.shared.keeper.look_by(hold.next_renewal().min(hold.risky_from()));
+        Ok(Guard::new(&hold, None))
+    }
+
+    /// Stops taking locks and answers everybody who waits. What is held stays held, and goes on being renewed, until
+    /// its guards let go.
+    pub fn close(&self) {
+        self.shared.closing.cancel();
+    }
+
+    /// Closes, releases everything this manager and its clones hold, and waits until that is done, at most this long.
+    ///
+    /// Guards that are still around find their lock released.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Timeout`] if the store did not answer in time; what is left runs out by itself.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the releases go on in the background.
+    pub async fn shutdown(&self, within: Duration) -> Result<()> {
+        self.close();
+        for hold in self.shared.roster.all() {
+            if hold.is_live() {
+                withdraw_in_background(&hold);
+                hold.finish();
+            }
+        }
+        let deadline = self.shared.clock.now().after(within);
+        tokio::select! {
+            biased;
+            () = self.shared.keeper.drained() => Ok(()),
+            () = self.shared.clock.sleep_until(deadline) => Err(Error::new(
+                ErrorKind::Timeout,
+                format!("not everything was released within {within:?}; what is left runs out by itself"),
+            )
+            .with_effect(crate::error::Effect::Unknown)
+            .during("shutdown", self.shared.scheme())),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What everything made by one manager shares.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use super::event::LockEvent;
+use super::keeper::Keeper;
+use super::line::Line;
+use super::roster::Roster;
+use super::scope::Scopes;
+use crate::backend::{Backend, Inbox, Watch};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::guarantees::Capabilities;
+
+/// A function that is told what happens.
+pub(super) type Hook = Arc<dyn Fn(&LockEvent<'_>) + Send + Sync>;
+
+pub(super) struct Shared {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) line: Arc<Line>,
+    pub(super) inbox: Inbox,
+    pub(super) roster: Roster,
+    pub(super) scopes: Scopes,
+    pub(super) keeper: Keeper,
+    /// Cancelled when the manager is closed: nobody may begin or go on to wait.
+    pub(super) closing: CancellationToken,
+    attached: OnceCell<Watch>,
+    hooks: Vec<Hook>,
+    /// Above zero while first tries have lately been refused; see [`Shared::expects_contention`].
+    heat: AtomicU8,
+}
+
+impl Shared {
+    pub(super) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, hooks: Vec<Hook>, keeper: Keeper) -> Self {
+        let line = Arc::new(Line::default());
+        let inbox = Inbox::new({
+            let line = line.clone();
+            move |event| line.deliver(event)
+        });
+        Self {
+            backend,
+            clock,
+            line,
+            inbox,
+            roster: Roster::default(),
+            scopes: Scopes::default(),
+            keeper,
+            closing: CancellationToken::new(),
+            attached: OnceCell::new(),
+            hooks,
+            heat: AtomicU8::new(0),
+        }
+    }
+
+    pub(super) fn can(&self) -> &Capabilities {
+        &self.backend.describe().capabilities
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        self.backend.describe().scheme
+    }
+
+    /// Makes sure that the store knows where to tell this process of grants.
+    pub(super) async fn attach(&self) -> Result<()> {
+        self.attached.get_or_try_init(|| self.backend.watch(&self.inbox, None)).await.map(|_| ())
+    }
+
+    pub(super) fn refuse_if_closed(&self) -> Result<()> {
+        if self.closing.is_cancelled() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Whether a waiter should ask for a place in the queue at once, instead of trying first.
+    ///
+    /// Trying first is cheaper while names are free; asking at once saves a round trip when they are not.
+    pub(super) fn expects_contention(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn saw_contention(&self, contended: bool) {
+        let heat = self.heat.load(Ordering::Relaxed);
+        let next = if contended { heat.saturating_add(4).min(64) } else { heat.saturating_sub(1) };
+        if next != heat {
+            self.heat.store(next, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn has_hooks(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+
+    /// Tells the hooks. The event is not even made if there are none.
+    pub(super) fn emit<'a>(&self, event: impl FnOnce() -> LockEvent<'a>) {
+        if self.hooks.is_empty() {
+            return;
+        }
+        let event = event();
+        for hook in &self.hooks {
+            // A hook that panics must not take the lock it is told about with it.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(&event)));
+        }
+    }
+}
+
+pub(super) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "this manager was closed; make a new one to go on")
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("backend", &self.scheme())
+            .field("held", &self.roster.len())
+            .field("waiting", &self.line.waiters())
+            .finish_non_exhaustive()
+    }
+}

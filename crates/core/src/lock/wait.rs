@@ -1,0 +1,289 @@
+//! Waiting: stand in the local line, ask the store when it is your turn, and be told when to ask again.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::Attempt;
+use super::event::LockEvent;
+use super::hold::Granted;
+use super::line::{Place, Signal};
+use super::shared::{Shared, closed};
+use crate::backend::{Acquire, Acquired, Blocked, Watch};
+use crate::clock::Moment;
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::lease::Lease;
+
+/// A waiter asks again at least this often where no better moment is known: a lost wake-up costs no more.
+const LONGEST_RECHECK: Duration = Duration::from_secs(5);
+const SHORTEST_RECHECK: Duration = Duration::from_millis(10);
+/// Failures in a row that a waiter who was already told to wait shrugs off.
+const STUMBLES: u32 = 5;
+/// How far past its deadline a wait lets the store finish its last answer.
+const LAST_WORD: Duration = Duration::from_millis(100);
+
+/// How long somebody is ready to wait.
+pub(super) struct Patience<'a> {
+    pub(super) deadline: Option<Moment>,
+    pub(super) cancel: Option<&'a CancellationToken>,
+}
+
+/// Takes the names now, or says who has them.
+pub(super) async fn try_now(shared: &Arc<Shared>, request: Acquire) -> Result<Result<Granted, Blocked>> {
+    let mut attempt = Attempt::new(shared, request);
+    match attempt.ask(false).await? {
+        Acquired::Granted(leases) => attempt.granted(leases).map(Ok),
+        Acquired::Held(blocked) => Ok(Err(first(blocked)?)),
+        Acquired::Queued(queued) => Ok(Err(queued.blocked)),
+    }
+}
+
+/// Takes the names as soon as they can be had.
+pub(super) async fn wait(shared: &Arc<Shared>, request: Acquire, patience: Patience<'_>) -> Result<Granted> {
+    let mut attempt = Attempt::new(shared, request);
+    let name = attempt.request.names.first().clone();
+    let mut blocked = None;
+    if !shared.line.is_waited_for(&name) && !shared.expects_contention() {
+        match within(shared, &patience, attempt.ask(false)).await? {
+            Acquired::Granted(leases) => return attempt.granted(leases),
+            Acquired::Held(by) => blocked = Some(first(by)?),
+            Acquired::Queued(queued) => blocked = Some(queued.blocked),
+        }
+        shared.saw_contention(true);
+    }
+    let holder = attempt.request.holder.digest();
+    let place = match attempt.request.names.single() {
+        Some(name) => shared.line.join(name, holder),
+        None => shared.line.stand_aside(holder),
+    };
+    let _announced = Announced::new(shared, &name);
+    let mut waiter = Waiter { shared, patience, place, attempt, blocked, watch: None, stumbles: 0 };
+    match waiter.stand().await? {
+        Some(granted) => {
+            let granted = waiter.attempt.granted(granted);
+            waiter.place.served();
+            granted
+        }
+        None => Err(waiter.not_acquired()),
+    }
+}
+
+struct Waiter<'a> {
+    shared: &'a Arc<Shared>,
+    patience: Patience<'a>,
+    place: Place,
+    attempt: Attempt<'a>,
+    /// Who was last seen in the way.
+    blocked: Option<Blocked>,
+    watch: Option<Watch>,
+    stumbles: u32,
+}
+
+type Leases = smallvec::SmallVec<[Lease; 1]>;
+
+/// What ended a pause.
+enum Pause {
+    Signal(Signal),
+    Recheck,
+    Deadline,
+}
+
+impl Waiter<'_> {
+    /// Waits until the names are granted; `None` once the deadline has passed.
+    async fn stand(&mut self) -> Result<Option<Leases>> {
+        if !self.wait_for_turn().await? {
+            return self.last_try().await;
+        }
+        let queue = self.shared.can().queue && self.attempt.request.names.single().is_some();
+        if queue {
+            self.shared.attach().await?;
+        }
+        loop {
+            let recheck_in = match self.ask(queue).await? {
+                Ok(leases) => return Ok(Some(leases)),
+                Err(recheck_in) => recheck_in,
+            };
+            match self.pause(recheck_in).await? {
+                Pause::Signal(Signal::Granted(lease)) if !self.attempt.is_stale() => {
+                    return Ok(Some(self.handed_over(lease)));
+                }
+                Pause::Signal(_) | Pause::Recheck => {}
+                Pause::Deadline => return self.last_try().await,
+            }
+        }
+    }
+
+    /// Asks once. `Err` says how long to wait before asking again.
+    async fn ask(&mut self, queue: bool) -> Result<Result<Leases, Duration>> {
+        if !queue {
+            self.arm().await?;
+        }
+        let answer = within(self.shared, &self.patience, self.attempt.ask(queue)).await;
+        let told_before = self.blocked.is_some();
+        match answer {
+            Ok(Acquired::Granted(leases)) => {
+                self.shared.saw_contention(told_before);
+                return Ok(Ok(leases));
+            }
+            Ok(Acquired::Queued(queued)) => {
+                self.shared.saw_contention(true);
+                let refresh = queued.ttl / 3;
+                return Ok(Err(self.told(queued.blocked).min(refresh)));
+            }
+            Ok(Acquired::Held(blocked)) => return Ok(Err(self.told(first(blocked)?))),
+            Err(error) if told_before && error.is_retryable() && self.stumbles < STUMBLES => {}
+            Err(error) => return Err(error),
+        }
+        self.stumbles += 1;
+        Ok(Err(jittered(SHORTEST_RECHECK * 2u32.pow(self.stumbles))))
+    }
+
+    /// Remembers who is in the way and says when to ask again without being told.
+    fn told(&mut self, blocked: Blocked) -> Duration {
+        self.stumbles = 0;
+        let by_time = blocked.change_in.map_or(LONGEST_RECHECK, |change| change.max(SHORTEST_RECHECK));
+        self.blocked = Some(blocked);
+        let fallback = if self.shared.can().watch { LONGEST_RECHECK } else { SHORTEST_RECHECK * 10 };
+        by_time.min(jittered(fallback))
+    }
+
+    /// Watches the name that is in the way (or, before that is known, the first). Armed before the next try, so that
+    /// no change between the try and the wait goes unseen.
+    async fn arm(&mut self) -> Result<()> {
+        if !self.shared.can().watch {
+            return Ok(());
+        }
+        let name = match &self.blocked {
+            Some(blocked) => blocked.name.clone(),
+            None => self.attempt.request.names.first().clone(),
+        };
+        if self.watch.is_none() || !self.place.sees(&name) {
+            self.place.look_at(&name);
+            self.watch = Some(self.shared.backend.watch(&self.shared.inbox, Some(&name)).await?);
+        }
+        Ok(())
+    }
+
+    /// A grant by hand-over lasts as long as the ticket did when it was last refreshed.
+    fn handed_over(&self, mut lease: Lease) -> Leases {
+        lease.ttl = self.attempt.request.ttl.as_duration();
+        Leases::from_buf([lease])
+    }
+
+    async fn wait_for_turn(&mut self) -> Result<bool> {
+        tokio::select! {
+            biased;
+            () = self.place.turn() => Ok(true),
+            stop = stopped(self.shared, &self.patience) => stop.map(|()| false),
+        }
+    }
+
+    async fn pause(&mut self, recheck_in: Duration) -> Result<Pause> {
+        let recheck = self.shared.clock.now().after(recheck_in);
+        tokio::select! {
+            biased;
+            signal = self.place.signal() => Ok(Pause::Signal(signal)),
+            stop = stopped(self.shared, &self.patience) => stop.map(|()| Pause::Deadline),
+            () = self.shared.clock.sleep_until(recheck) => Ok(Pause::Recheck),
+        }
+    }
+
+    /// At the deadline one last try, without a wish to wait on.
+    async fn last_try(&mut self) -> Result<Option<Leases>> {
+        match within(self.shared, &self.patience, self.attempt.ask(false)).await? {
+            Acquired::Granted(leases) => Ok(Some(leases)),
+            Acquired::Held(blocked) => {
+                self.blocked = Some(first(blocked)?);
+                Ok(None)
+            }
+            Acquired::Queued(queued) => {
+                self.blocked = Some(queued.blocked);
+                Ok(None)
+            }
+        }
+    }
+
+    fn not_acquired(&mut self) -> Error {
+        let error = Error::new(ErrorKind::NotAcquired, "it stayed taken until the deadline")
+            .during("acquire", self.shared.scheme())
+            .with_name(self.attempt.request.names.first());
+        match self.blocked.take() {
+            Some(blocked) => error.with_blocked(blocked),
+            None => error,
+        }
+    }
+}
+
+/// Announces a wait to the hooks, and its end however it comes.
+struct Announced<'a> {
+    shared: &'a Shared,
+    name: &'a crate::Name,
+}
+
+impl<'a> Announced<'a> {
+    fn new(shared: &'a Shared, name: &'a crate::Name) -> Self {
+        shared.emit(|| LockEvent::Waiting { name });
+        Self { shared, name }
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.shared.emit(|| LockEvent::WaitEnded { name: self.name });
+    }
+}
+
+fn first(blocked: Vec<Blocked>) -> Result<Blocked> {
+    blocked
+        .into_iter()
+        .next()
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "the store refused a request without saying why"))
+}
+
+/// Resolves at the deadline with `Ok`, on cancellation or closing with an error, and never if there is neither.
+async fn stopped(shared: &Shared, patience: &Patience<'_>) -> Result<()> {
+    tokio::select! {
+        biased;
+        () = cancelled(patience.cancel) => Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled")),
+        () = shared.closing.cancelled() => Err(closed()),
+        () = sleep_until(shared, patience.deadline) => Ok(()),
+    }
+}
+
+/// Lets the store answer, but not for ever: a call is given up shortly after the deadline, or when cancelled.
+async fn within<T>(shared: &Shared, patience: &Patience<'_>, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let last_word = patience.deadline.map(|deadline| deadline.max(shared.clock.now()).after(LAST_WORD));
+    tokio::select! {
+        biased;
+        answer = call => answer,
+        () = cancelled(patience.cancel) => {
+            Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled").with_effect(Effect::Unknown))
+        }
+        () = sleep_until(shared, last_word) => {
+            Err(Error::new(ErrorKind::Timeout, "the store did not answer by the deadline of the wait")
+                .with_effect(Effect::Unknown)
+                .during("acquire", shared.scheme()))
+        }
+    }
+}
+
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => pending().await,
+    }
+}
+
+async fn sleep_until(shared: &Shared, at: Option<Moment>) {
+    match at {
+        Some(at) => shared.clock.sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// Between half and all of a duration, so that waiters do not ask in step.
+fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+}

@@ -1,0 +1,520 @@
+//! The short way to a backend for stores that load records and commit them together.
+//!
+//! Implement [`RecordStore`] and wrap it in [`RecordBackend`]: the rule then runs over the records, and the store only
+//! moves them. A store that locks what it loads (an embedded database with write transactions) keeps its transaction
+//! in the [stamp](RecordStore::Stamp) and never meets a conflict; one that compares on commit (documents with
+//! preconditions) keeps there what it will compare.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use smallvec::SmallVec;
+
+use crate::backend::{
+    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
+    Released, Renew, Renewed, SetCapacity, Status, Sweep, Swept, Watch, Withdraw, Withdrawn,
+};
+use crate::clock::Timestamp;
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::guarantees::Description;
+use crate::lease::Token;
+use crate::name::Name;
+use crate::record::Record;
+use crate::transition::{self, Env, Events, Request, Settled, Step};
+
+/// How long an ended record is remembered before a sweep may forget it, so that repeated requests get the same answer.
+pub const RETENTION: Duration = Duration::from_secs(60);
+
+/// A store that loads records and commits them together.
+///
+/// # Contract
+/// What is committed is visible to every later load, all of it or nothing. Between a load and a commit with its stamp
+/// nobody else has changed a record that was loaded, also one that did not exist: either the store keeps others out
+/// meanwhile, or it finds out and answers [`Committed::Conflict`]. Dropping a stamp gives up and changes nothing.
+#[async_trait]
+pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
+    /// What ties a commit to its load: an open transaction, versions to compare.
+    type Stamp: Send;
+
+    /// What this store is, can do and promises.
+    fn describe(&self) -> &Description;
+
+    /// The records of these names, in this order, as they are at one moment; [`Record::new`] for one that is absent.
+    /// No name comes twice.
+    async fn load(&self, names: &[&Name]) -> Result<Loaded<Self::Stamp>>;
+
+    /// Writes a change, unless a record of the load has changed since.
+    ///
+    /// The events are delivered (see [`Inboxes`](crate::inboxes::Inboxes)) once the change is visible, also if the
+    /// caller has dropped the future by then.
+    async fn commit(&self, stamp: Self::Stamp, change: Change) -> Result<Committed>;
+
+    /// The record of one name, if there is one, without a stamp.
+    async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>>;
+
+    /// Candidates for a list: records after [`List::after`] in the order of their encoded names, about
+    /// [`List::page_size`] of them. None that [matches](List::matches) may be left out on the way to the last one
+    /// given; any that do not match may be among them. An empty page has no more.
+    async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>>;
+
+    /// Names of at most `limit` records that are [due](due_at) by the store's clock.
+    async fn due(&self, limit: usize) -> Result<Vec<Name>>;
+
+    /// As [`Backend::watch`].
+    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch>;
+}
+
+/// Records as they were loaded, and what the rule needs beside them.
+#[derive(Debug)]
+pub struct Loaded<S> {
+    /// One record per name, in the order asked for.
+    pub records: Vec<Record>,
+    /// The store's time, and a token larger than any it ever gave.
+    pub env: Env,
+    /// What the commit has to bring along.
+    pub stamp: S,
+}
+
+/// What a commit writes.
+#[derive(Debug)]
+pub struct Change {
+    /// The records that changed, some or all of those loaded. A [blank](Record::is_blank) one may be deleted.
+    pub records: Vec<Record>,
+    /// No load after this commit may offer a lower [`Env::next_token`].
+    pub next_token: Token,
+    /// Whom to tell afterwards.
+    pub events: Events,
+}
+
+/// The answer to a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// All of it is written.
+    Done,
+    /// Nothing is written: a record has changed since it was loaded.
+    Conflict,
+}
+
+/// What was read, and when by the store's clock.
+#[derive(Debug)]
+pub struct Seen<T> {
+    /// What was read.
+    pub what: T,
+    /// The store's time.
+    pub now: Timestamp,
+}
+
+/// When a sweep has something to do about a record: the first lease, ticket or delay to end, or its memory to drop.
+/// `None` if never.
+#[must_use]
+pub fn due_at(record: &Record) -> Option<Timestamp> {
+    if record.is_idle() {
+        let end = record.last_end.as_ref();
+        return Some(end.map_or(Timestamp::from_millis(0), |end| end.at.after(RETENTION)));
+    }
+    let grants = record.grants.iter().map(|grant| grant.expires_at);
+    let tickets = record.tickets.iter().map(|ticket| ticket.expires_at);
+    grants.chain(tickets).chain(record.quarantined_until).min()
+}
+
+impl List {
+    /// Whether a record, as it is [seen](Record::seen_at) now, belongs into this list, on whichever page.
+    #[must_use]
+    pub fn matches(&self, seen: &Record) -> bool {
+        self.covers(&seen.name)
+            && self.matches_status(seen)
+            && self.kind.is_none_or(|kind| seen.kind == kind)
+            && self.matches_owner(seen)
+            && self
+                .entity
+                .as_ref()
+                .is_none_or(|entity| seen.claims.iter().any(|claim| claim.entity == *entity))
+            && self
+                .expires_before
+                .is_none_or(|before| seen.grants.iter().any(|grant| grant.expires_at < before))
+    }
+
+    /// Whether a name is inside the namespaces and keys of this list.
+    #[must_use]
+    pub fn covers(&self, name: &Name) -> bool {
+        let namespace = name.namespace();
+        self.namespace.as_ref().is_none_or(|n| *n == namespace)
+            && namespace.starts_with(&self.namespace_prefix)
+            && name.key().starts_with(&self.key_prefix)
+    }
+
+    /// What the [encoded](Name::encoded) names of this list begin with; `None` if there can be no such name.
+    #[must_use]
+    pub fn encoded_prefix(&self) -> Option<String> {
+        match &self.namespace {
+            Some(namespace) => {
+                let namespace = encoded_namespace(namespace)?;
+                Some(format!("{namespace}/{}", self.key_prefix))
+            }
+            None if self.namespace_prefix.is_empty() => Some(String::new()),
+            None => encoded_namespace(&self.namespace_prefix),
+        }
+    }
+
+    fn matches_status(&self, seen: &Record) -> bool {
+        match self.status {
+            None => !seen.is_idle(),
+            Some(Status::Held) => !seen.grants.is_empty(),
+            Some(Status::Waited) => !seen.tickets.is_empty(),
+            Some(Status::Confirmed) => !seen.claims.is_empty(),
+        }
+    }
+
+    fn matches_owner(&self, seen: &Record) -> bool {
+        self.owner.as_ref().is_none_or(|owner| {
+            seen.grants.iter().any(|grant| grant.owner == *owner)
+                || seen.tickets.iter().any(|ticket| ticket.owner == *owner)
+                || seen.claims.iter().any(|claim| claim.owner == *owner)
+        })
+    }
+}
+
+fn encoded_namespace(namespace: &str) -> Option<String> {
+    let name = Name::new(namespace, "-").ok()?;
+    name.encoded().strip_suffix("/-").map(str::to_owned)
+}
+
+/// Makes a [`Backend`] of a [`RecordStore`].
+///
+/// A request whose commit meets a conflict is run again from the load on, a bounded number of times; then it fails as
+/// [`ErrorKind::Unavailable`], having changed nothing.
+#[derive(Debug)]
+pub struct RecordBackend<S> {
+    store: S,
+    tries: u32,
+}
+
+impl<S: RecordStore> RecordBackend<S> {
+    /// The tries if nothing else is said. Of those who meet in a conflict one gets through each time, so about this
+    /// many callers can want one name at once before any of them fails.
+    pub const TRIES: u32 = 32;
+
+    /// A backend that keeps its records in `store`.
+    pub fn new(store: S) -> Self {
+        Self {
+            store,
+            tries: Self::TRIES,
+        }
+    }
+
+    /// Runs a request this many times before it gives up over conflicts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for zero.
+    pub fn tries(mut self, tries: u32) -> Result<Self> {
+        if tries == 0 {
+            return Err(Error::invalid("a request needs at least one try"));
+        }
+        self.tries = tries;
+        Ok(self)
+    }
+
+    /// The store inside.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Runs a step over the records of some names until it is committed.
+    async fn run<T: Send>(
+        &self,
+        op: &'static str,
+        names: &[&Name],
+        step: impl Fn(&mut [Record], &mut Env) -> Step<Result<T>> + Send + Sync,
+    ) -> Result<T> {
+        let scheme = self.store.describe().scheme;
+        refuse_repeated(names).map_err(|error| error.during(op, scheme))?;
+        for _ in 0..self.tries {
+            let tried = self.try_once(names, &step).await;
+            match tried.map_err(|error| in_context(error, op, scheme, names))? {
+                Some(answer) => return Ok(answer),
+                None => tokio::task::yield_now().await,
+            }
+        }
+        let error = Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "others changed the same records {} times in a row",
+                self.tries
+            ),
+        );
+        Err(in_context(error, op, scheme, names))
+    }
+
+    /// Runs a step once; `None` if its commit met a conflict.
+    async fn try_once<T: Send>(
+        &self,
+        names: &[&Name],
+        step: &(impl Fn(&mut [Record], &mut Env) -> Step<Result<T>> + Send + Sync),
+    ) -> Result<Option<T>> {
+        let loaded = self.store.load(names).await?;
+        let (mut records, mut env) = (loaded.records, loaded.env);
+        check_loaded(names, &records)?;
+        let before: SmallVec<[u64; 1]> = records.iter().map(|record| record.version).collect();
+        let Step { outcome, events } = step(&mut records, &mut env);
+        // Whatever time did to the records before the request was found unacceptable, it will do again.
+        let answer = outcome?;
+        let records: Vec<_> = records
+            .into_iter()
+            .zip(before)
+            .filter_map(|(record, before)| (record.version != before).then_some(record))
+            .collect();
+        if records.is_empty() {
+            return Ok(Some(answer));
+        }
+        let change = Change {
+            records,
+            next_token: env.next_token,
+            events,
+        };
+        Ok(match self.store.commit(loaded.stamp, change).await? {
+            Committed::Done => Some(answer),
+            Committed::Conflict => None,
+        })
+    }
+
+    async fn renew_together(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
+        let mut names: Vec<&Name> = request.items.iter().map(|item| &item.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        self.run("renew", &names, |records, env| {
+            let mut events = Events::new();
+            let answers = request.items.iter().map(|item| {
+                let at = names.binary_search(&&item.name).unwrap_or_default();
+                let step = transition::renew(&mut records[at], item, env);
+                events.extend(step.events);
+                step.outcome
+            });
+            let outcome = Ok(answers.collect());
+            Step { outcome, events }
+        })
+        .await
+    }
+
+    async fn renew_one_by_one(&self, request: &Renew) -> Vec<Result<Renewed>> {
+        let mut answers = Vec::with_capacity(request.items.len());
+        for item in &request.items {
+            let step = |records: &mut [Record], env: &mut Env| {
+                transition::renew(&mut records[0], item, env)
+            };
+            answers.push(self.run("renew", &[&item.name], step).await);
+        }
+        answers
+    }
+}
+
+fn in_context(error: Error, op: &'static str, scheme: &'static str, names: &[&Name]) -> Error {
+    let error = error.during(op, scheme);
+    match names {
+        [name] => error.with_name(name),
+        _ => error,
+    }
+}
+
+/// Two copies of one record could not both be committed.
+fn refuse_repeated(names: &[&Name]) -> Result<()> {
+    let mut sorted: SmallVec<[&Name; 8]> = names.iter().copied().collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(Error::invalid("the same name is given twice in one request").with_name(pair[0]))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_loaded(names: &[&Name], records: &[Record]) -> Result<()> {
+    let asked = names.iter().copied();
+    if asked.eq(records.iter().map(|record| &record.name)) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Internal,
+        "the store loaded other records than it was asked for",
+    ))
+}
+
+/// What a sweep did to one record.
+#[derive(Debug)]
+struct Tended {
+    settled: Settled,
+    forgotten: bool,
+}
+
+fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
+    let mut events = Events::new();
+    let settled = transition::settle(record, env, &mut events);
+    let known = record.version != 0;
+    let forgotten = known && record.is_idle() && due_at(record).is_some_and(|due| due <= env.now);
+    if forgotten {
+        forget(record, env);
+    }
+    let outcome = Ok(Tended { settled, forgotten });
+    Step { outcome, events }
+}
+
+/// Blanks a record, and makes sure that neither its tokens nor its versions come back when the name does.
+fn forget(record: &mut Record, env: &mut Env) {
+    record.last_end = None;
+    record.version += 1;
+    let used = record.last_token.get().max(record.version);
+    env.next_token = env.next_token.max(Token::new(used + 1));
+}
+
+impl Swept {
+    fn count(&mut self, name: Name, tended: &Tended) {
+        self.tickets += tended.settled.tickets;
+        self.forgotten += usize::from(tended.forgotten);
+        if tended.settled.expired > 0 {
+            self.expired.push(name);
+        }
+    }
+}
+
+#[async_trait]
+impl<S: RecordStore> Backend for RecordBackend<S> {
+    fn describe(&self) -> &Description {
+        self.store.describe()
+    }
+
+    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
+        let names = Request::Acquire(request).names();
+        self.run("acquire", &names, |records, env| {
+            transition::acquire(records, request, env)
+        })
+        .await
+    }
+
+    async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
+        if request.items.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.renew_together(request).await {
+            // One bad record must not cost the others their leases.
+            Err(error) if !error.is_retryable() && error.effect() == Effect::None => {
+                Ok(self.renew_one_by_one(request).await)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+        let names = Request::Release(request).names();
+        self.run("release", &names, |records, env| {
+            accept(transition::release(records, request, env))
+        })
+        .await
+    }
+
+    async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
+        let names = Request::Confirm(request).names();
+        self.run("confirm", &names, |records, env| {
+            transition::confirm(records, request, env)
+        })
+        .await
+    }
+
+    async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn> {
+        let names = Request::Withdraw(request).names();
+        self.run("withdraw", &names, |records, env| {
+            accept(transition::withdraw(records, request, env))
+        })
+        .await
+    }
+
+    async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet> {
+        self.run("set_capacity", &[&request.name], |records, env| {
+            accept(transition::set_capacity(&mut records[0], request, env))
+        })
+        .await
+    }
+
+    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+        let scheme = self.store.describe().scheme;
+        let seen = self.store.read(name).await;
+        let seen = seen.map_err(|error| in_context(error, "get", scheme, &[name]))?;
+        Ok(seen.what.map(|record| record.seen_at(seen.now)))
+    }
+
+    async fn list(&self, request: &List) -> Result<Page<Record>> {
+        let scheme = self.store.describe().scheme;
+        let size = request.page_size();
+        let mut items = Vec::new();
+        let mut scan = List {
+            limit: size + 1,
+            ..request.clone()
+        };
+        loop {
+            let seen = self.store.scan(&scan).await;
+            let Seen { what: page, now } = seen.map_err(|error| error.during("list", scheme))?;
+            let last = page.items.last().map(|record| record.name.clone());
+            let found = page.items.iter().map(|record| record.seen_at(now));
+            items.extend(found.filter(|record| request.matches(record)));
+            let enough = items.len() > size;
+            if enough || !page.more || last.is_none() {
+                items.truncate(size);
+                return Ok(Page {
+                    items,
+                    more: enough,
+                });
+            }
+            scan.after = last;
+        }
+    }
+
+    async fn sweep(&self, request: &Sweep) -> Result<Swept> {
+        let scheme = self.store.describe().scheme;
+        let due = self.store.due(request.limit.saturating_add(1)).await;
+        let due = due.map_err(|error| error.during("sweep", scheme))?;
+        let mut swept = Swept {
+            more: due.len() > request.limit,
+            ..Swept::default()
+        };
+        let mut failed = None;
+        let mut tended = 0_usize;
+        for name in due.into_iter().take(request.limit) {
+            let step = |records: &mut [Record], env: &mut Env| tend(&mut records[0], env);
+            match self.run("sweep", &[&name], step).await {
+                Ok(done) => {
+                    swept.count(name, &done);
+                    tended += 1;
+                }
+                // One bad record must not keep the others from being swept; a store that is down does.
+                Err(error) => {
+                    let down = error.is_retryable();
+                    failed.get_or_insert(error);
+                    if down {
+                        break;
+                    }
+                }
+            }
+        }
+        match failed {
+            Some(error) if tended == 0 => Err(error),
+            Some(_) => Ok(Swept {
+                more: true,
+                ..swept
+            }),
+            None => Ok(swept),
+        }
+    }
+
+    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
+        let scheme = self.store.describe().scheme;
+        let watch = self.store.watch(inbox, name).await;
+        watch.map_err(|error| error.during("watch", scheme))
+    }
+}
+
+/// For steps that accept every request.
+fn accept<T>(step: Step<T>) -> Step<Result<T>> {
+    Step {
+        outcome: Ok(step.outcome),
+        events: step.events,
+    }
+}

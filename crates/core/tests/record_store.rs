@@ -1,0 +1,524 @@
+//! The helper for load-and-commit stores, over the smallest store that compares on commit.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::backend::{
+    Acquire, Acquired, CapacitySet, Confirm, Event, Inbox, List, Names, Page, Release, Released,
+    Renew, RenewItem, Renewed, SetCapacity, Status, Sweep, Watch, What,
+};
+use leasehold_core::inboxes::Inboxes;
+use leasehold_core::memory::Memory;
+use leasehold_core::record_store::{
+    Change, Committed, Loaded, RETENTION, RecordBackend, RecordStore, Seen, due_at,
+};
+use leasehold_core::transition::Env;
+use leasehold_core::{
+    Backend, Clock, Description, Effect, Error, ErrorKind, Holder, Kind, Lease, ManualClock, Name,
+    Owner, Record, Result, Timestamp, Token, Ttl, Units,
+};
+
+/// Records in a map, compared by version on commit. Conflicts come at random, from a seed.
+#[derive(Debug)]
+struct CasStore {
+    clock: ManualClock,
+    table: Mutex<Table>,
+    inboxes: Arc<Inboxes>,
+    description: Description,
+    commits: AtomicUsize,
+    /// How many of 100 commits meet a conflict that is not there.
+    conflicts: u64,
+}
+
+#[derive(Debug)]
+struct Table {
+    records: BTreeMap<Name, Record>,
+    next_token: Token,
+    seed: u64,
+    corrupt: Option<Name>,
+}
+
+impl CasStore {
+    fn new(clock: &ManualClock, conflicts: u64) -> Self {
+        let table = Table {
+            records: BTreeMap::new(),
+            next_token: Token::new(1),
+            seed: 0x5eed,
+            corrupt: None,
+        };
+        Self {
+            clock: clock.clone(),
+            table: Mutex::new(table),
+            inboxes: Arc::default(),
+            description: Memory::new().describe().clone(),
+            commits: AtomicUsize::new(0),
+            conflicts,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.wall()
+    }
+}
+
+impl Table {
+    fn version(&self, name: &Name) -> u64 {
+        self.records.get(name).map_or(0, |record| record.version)
+    }
+
+    fn check(&self, name: &Name) -> Result<()> {
+        if self.corrupt.as_ref() == Some(name) {
+            return Err(Error::new(ErrorKind::Corrupt, "not a record"));
+        }
+        Ok(())
+    }
+
+    fn chance(&mut self, of_100: u64) -> bool {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % 100 < of_100
+    }
+}
+
+#[async_trait]
+impl RecordStore for CasStore {
+    type Stamp = Vec<(Name, u64)>;
+
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    async fn load(&self, names: &[&Name]) -> Result<Loaded<Self::Stamp>> {
+        // As a remote store would, let others in between.
+        tokio::task::yield_now().await;
+        let table = self.table.lock().unwrap();
+        let mut records = Vec::new();
+        for name in names {
+            table.check(name)?;
+            let record = table.records.get(*name).cloned();
+            records.push(record.unwrap_or_else(|| Record::new((*name).clone())));
+        }
+        let stamp = records.iter().map(|r| (r.name.clone(), r.version));
+        Ok(Loaded {
+            stamp: stamp.collect(),
+            records,
+            env: Env {
+                now: self.now(),
+                next_token: table.next_token,
+            },
+        })
+    }
+
+    async fn commit(&self, stamp: Self::Stamp, change: Change) -> Result<Committed> {
+        tokio::task::yield_now().await;
+        {
+            let mut table = self.table.lock().unwrap();
+            let same = stamp.iter().all(|(name, v)| table.version(name) == *v);
+            if !same || table.chance(self.conflicts) {
+                return Ok(Committed::Conflict);
+            }
+            self.commits.fetch_add(1, Ordering::SeqCst);
+            table.next_token = table.next_token.max(change.next_token);
+            for record in change.records {
+                if record.is_blank() {
+                    table.records.remove(&record.name);
+                } else {
+                    table.records.insert(record.name.clone(), record);
+                }
+            }
+        }
+        self.inboxes.deliver(change.events);
+        Ok(Committed::Done)
+    }
+
+    async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>> {
+        let table = self.table.lock().unwrap();
+        table.check(name)?;
+        Ok(Seen {
+            what: table.records.get(name).cloned(),
+            now: self.now(),
+        })
+    }
+
+    /// Three records at a time, so that lists have to come back for more.
+    async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>> {
+        let table = self.table.lock().unwrap();
+        let prefix = request.encoded_prefix();
+        let after = match &request.after {
+            Some(name) => Bound::Excluded(name),
+            None => Bound::Unbounded,
+        };
+        let range = table.records.range::<Name, _>((after, Bound::Unbounded));
+        let mut items: Vec<_> = range
+            .filter(|(name, _)| {
+                let prefix = prefix.as_deref();
+                prefix.is_some_and(|prefix| name.encoded().starts_with(prefix))
+            })
+            .map(|(_, record)| record.clone())
+            .take(4)
+            .collect();
+        let more = items.len() > 3;
+        items.truncate(3);
+        Ok(Seen {
+            what: Page { items, more },
+            now: self.now(),
+        })
+    }
+
+    async fn due(&self, limit: usize) -> Result<Vec<Name>> {
+        let table = self.table.lock().unwrap();
+        let due = table
+            .records
+            .values()
+            .filter(|record| due_at(record).is_some_and(|at| at <= self.now()));
+        Ok(due.take(limit).map(|record| record.name.clone()).collect())
+    }
+
+    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
+        Ok(self.inboxes.watch(inbox, name))
+    }
+}
+
+type Store = RecordBackend<CasStore>;
+
+fn store() -> (ManualClock, Store) {
+    let clock = ManualClock::new();
+    let store = RecordBackend::new(CasStore::new(&clock, 30));
+    (clock, store)
+}
+
+fn name(key: &str) -> Name {
+    Name::new("n", key).unwrap()
+}
+
+fn ttl(secs: u64) -> Ttl {
+    Ttl::new(Duration::from_secs(secs)).unwrap()
+}
+
+fn acquire(names: impl IntoIterator<Item = Name>, holder: &Holder) -> Acquire {
+    let owner = Owner::new("test").unwrap();
+    Acquire::new(Names::new(names).unwrap(), holder.clone(), owner, ttl(30))
+}
+
+async fn grant(store: &Store, name: &Name, holder: &Holder) -> Lease {
+    match store.acquire(&acquire([name.clone()], holder)).await {
+        Ok(Acquired::Granted(mut leases)) => leases.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn release(store: &Store, lease: &Lease, holder: &Holder) -> Vec<Released> {
+    let request = Release::grant(lease.name.clone(), holder.clone(), lease.token);
+    store.release(&request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_lease_is_granted_refused_renewed_and_released() {
+    let (clock, store) = store();
+    let (k, me, other) = (name("k"), Holder::random(), Holder::random());
+    let lease = grant(&store, &k, &me).await;
+    let held = store.acquire(&acquire([k.clone()], &other)).await.unwrap();
+    assert!(matches!(held, Acquired::Held(_)));
+    clock.advance(Duration::from_secs(20));
+    let item = RenewItem::lease(k.clone(), me.clone(), lease.token, ttl(30));
+    let renewed = store.renew(&Renew { items: vec![item] }).await.unwrap();
+    let renewed = renewed[0].as_ref().unwrap().lease().unwrap();
+    assert_eq!(
+        renewed.expires_at.since(lease.expires_at),
+        Duration::from_secs(20)
+    );
+    assert_eq!(release(&store, &lease, &me).await, [Released::Released]);
+    let next = grant(&store, &k, &other).await;
+    assert!(next.token > lease.token);
+}
+
+#[tokio::test]
+async fn several_names_are_taken_all_or_none() {
+    let (_, store) = store();
+    let (me, other) = (Holder::random(), Holder::random());
+    grant(&store, &name("b"), &other).await;
+    let all = acquire(["a", "b", "c"].map(name), &me);
+    let held = store.acquire(&all).await.unwrap();
+    assert!(matches!(held, Acquired::Held(blocked) if blocked.len() == 1));
+    assert!(store.get(&name("a")).await.unwrap().is_none());
+    let two = store.acquire(&acquire(["a", "c"].map(name), &me)).await;
+    assert!(matches!(two.unwrap(), Acquired::Granted(leases) if leases.len() == 2));
+}
+
+#[tokio::test]
+async fn a_refusal_writes_nothing() {
+    let (_, store) = store();
+    let k = name("k");
+    grant(&store, &k, &Holder::random()).await;
+    let before = store.store().commits.load(Ordering::SeqCst);
+    let refused = acquire([k.clone()], &Holder::random());
+    assert!(matches!(
+        store.acquire(&refused).await,
+        Ok(Acquired::Held(_))
+    ));
+    assert_eq!(store.store().commits.load(Ordering::SeqCst), before);
+}
+
+/// One holder at a time, and tokens in the order of the grants, however often commits collide.
+#[tokio::test]
+async fn contenders_exclude_each_other_through_conflicts() {
+    let (_, store) = store();
+    let store = Arc::new(store.tries(1000).unwrap());
+    let granted = Arc::new(Mutex::new((0_usize, Vec::new())));
+    let tasks: Vec<_> = (0..16)
+        .map(|_| {
+            let (store, granted) = (store.clone(), granted.clone());
+            tokio::spawn(async move {
+                let (k, me) = (name("k"), Holder::random());
+                let mut left = 20;
+                while left > 0 {
+                    let answer = store.acquire(&acquire([k.clone()], &me)).await.unwrap();
+                    let Acquired::Granted(leases) = answer else {
+                        tokio::task::yield_now().await;
+                        continue;
+                    };
+                    {
+                        let mut granted = granted.lock().unwrap();
+                        granted.0 += 1;
+                        assert_eq!(granted.0, 1, "two holders");
+                        granted.1.push(leases[0].token);
+                    }
+                    tokio::task::yield_now().await;
+                    granted.lock().unwrap().0 -= 1;
+                    release(&store, &leases[0], &me).await;
+                    left -= 1;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let tokens = &granted.lock().unwrap().1;
+    assert_eq!(tokens.len(), 320);
+    assert!(tokens.is_sorted_by(|a, b| a < b));
+}
+
+#[tokio::test]
+async fn conflicts_without_end_are_an_error_that_changed_nothing() {
+    let clock = ManualClock::new();
+    let store = RecordBackend::new(CasStore::new(&clock, 100));
+    let k = name("k");
+    let error = store
+        .acquire(&acquire([k.clone()], &Holder::random()))
+        .await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        (error.effect(), error.op()),
+        (Effect::None, Some("acquire"))
+    );
+    assert_eq!(error.name(), Some(&k));
+    assert!(error.is_retryable());
+    assert!(store.get(&k).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_next_in_line_is_told_after_the_commit() {
+    let (_, store) = store();
+    let (k, me, next) = (name("k"), Holder::random(), Holder::random());
+    let seen: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let sink = seen.clone();
+    let inbox = Inbox::new(move |event| sink.lock().unwrap().push(event));
+    let _watch = store.watch(&inbox, None).await.unwrap();
+    let lease = grant(&store, &k, &me).await;
+    let wait = acquire([k.clone()], &next).queue(inbox.id());
+    assert!(matches!(
+        store.acquire(&wait).await,
+        Ok(Acquired::Queued(_))
+    ));
+    release(&store, &lease, &me).await;
+    let seen = seen.lock().unwrap();
+    let [
+        Event {
+            name: of,
+            what: What::Granted { holder, lease },
+        },
+    ] = &seen[..]
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!((of, *holder, &lease.name), (&k, next.digest(), &k));
+}
+
+/// A bad answer for one lease of a batch does not fail the others.
+#[tokio::test]
+async fn one_corrupt_record_does_not_fail_the_batch() {
+    let (_, store) = store();
+    let me = Holder::random();
+    let mut items = Vec::new();
+    for key in ["a", "b", "c"] {
+        let lease = grant(&store, &name(key), &me).await;
+        items.push(RenewItem::lease(
+            lease.name,
+            me.clone(),
+            lease.token,
+            ttl(60),
+        ));
+    }
+    store.store().table.lock().unwrap().corrupt = Some(name("b"));
+    let answers = store.renew(&Renew { items }).await.unwrap();
+    let kinds: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.as_ref().err().map(Error::kind))
+        .collect();
+    assert_eq!(kinds, [None, Some(ErrorKind::Corrupt), None]);
+}
+
+#[tokio::test]
+async fn a_batch_may_hold_several_leases_of_one_name() {
+    let (_, store) = store();
+    let (k, two) = (name("k"), Units::new(2).unwrap());
+    let holders = [Holder::random(), Holder::random()];
+    let mut items = Vec::new();
+    for holder in &holders {
+        let request = acquire([k.clone()], holder).units(Units::MIN, two);
+        let Ok(Acquired::Granted(leases)) = store.acquire(&request).await else {
+            panic!("not granted");
+        };
+        items.push(RenewItem::lease(
+            k.clone(),
+            holder.clone(),
+            leases[0].token,
+            ttl(60),
+        ));
+    }
+    let answers = store.renew(&Renew { items }).await.unwrap();
+    assert!(answers.iter().all(|a| matches!(a, Ok(Renewed::Renewed(_)))));
+    let record = store.get(&k).await.unwrap().unwrap();
+    let end = store.store().now().after(Duration::from_secs(60));
+    assert!(record.grants.iter().all(|grant| grant.expires_at == end));
+    assert!(store.renew(&Renew::default()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_same_name_twice_is_refused_before_it_can_do_harm() {
+    let (_, store) = store();
+    let (k, me) = (name("k"), Holder::random());
+    let request = acquire([k.clone()], &me).kind(Kind::Reservation);
+    let Ok(Acquired::Granted(leases)) = store.acquire(&request).await else {
+        panic!("not granted");
+    };
+    let item = (k.clone(), leases[0].token);
+    let twice = [item.clone(), item].into_iter().collect();
+    let confirm = Confirm::all(twice, me, "e").unwrap();
+    let error = store.confirm(&confirm).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let record = store.get(&k).await.unwrap().unwrap();
+    assert_eq!((record.grants.len(), record.claims.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_sweep_settles_then_forgets_and_nothing_comes_back() {
+    let (clock, store) = store();
+    let (k, me) = (name("k"), Holder::random());
+    let lease = grant(&store, &k, &me).await;
+    for _ in 0..50 {
+        let item = RenewItem::lease(k.clone(), me.clone(), lease.token, ttl(30));
+        store.renew(&Renew { items: vec![item] }).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(30));
+    let swept = store.sweep(&Sweep::default()).await.unwrap();
+    assert_eq!((swept.expired, swept.forgotten), (vec![k.clone()], 0));
+    let version = store.get(&k).await.unwrap().unwrap().version;
+    let again = store.sweep(&Sweep::default()).await.unwrap();
+    assert!(again.expired.is_empty() && !again.more);
+    clock.advance(RETENTION);
+    assert_eq!(store.sweep(&Sweep::default()).await.unwrap().forgotten, 1);
+    assert!(store.get(&k).await.unwrap().is_none());
+    let next = grant(&store, &k, &me).await;
+    assert!(next.token > lease.token);
+    let record = store.get(&k).await.unwrap().unwrap();
+    assert!(record.version > version, "{} {version}", record.version);
+}
+
+#[tokio::test]
+async fn a_sweep_stops_at_its_limit_and_passes_by_a_bad_record() {
+    let (clock, store) = store();
+    for key in ["a", "b", "c"] {
+        grant(&store, &name(key), &Holder::random()).await;
+    }
+    store.store().table.lock().unwrap().corrupt = Some(name("a"));
+    clock.advance(Duration::from_secs(31));
+    let swept = store.sweep(&Sweep { limit: 2 }).await.unwrap();
+    assert_eq!((swept.expired, swept.more), (vec![name("b")], true));
+    let swept = store.sweep(&Sweep { limit: 2 }).await.unwrap();
+    assert_eq!((swept.expired, swept.more), (vec![name("c")], true));
+    let error = store.sweep(&Sweep { limit: 2 }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn a_list_fills_its_pages_whatever_the_scan_brings() {
+    let (clock, store) = store();
+    let owner = |i: usize| Owner::new(if i.is_multiple_of(4) { "x" } else { "y" }).unwrap();
+    for i in 0..20 {
+        let mut request = acquire([name(&format!("{i:02}"))], &Holder::random());
+        request.owner = owner(i);
+        store.acquire(&request).await.unwrap();
+    }
+    let mut request = List::namespace("n");
+    request.owner = Some(owner(0));
+    request.limit = 2;
+    let mut keys = Vec::new();
+    loop {
+        let page = store.list(&request).await.unwrap();
+        keys.extend(page.items.iter().map(|r| r.name.key().to_owned()));
+        request.after = page.items.last().map(|record| record.name.clone());
+        if !page.more {
+            assert_eq!(page.items.len(), 1);
+            break;
+        }
+        assert_eq!(page.items.len(), 2);
+    }
+    assert_eq!(keys, ["00", "04", "08", "12", "16"]);
+    let none = store.list(&List::namespace("")).await.unwrap();
+    assert!(none.items.is_empty() && !none.more);
+    clock.advance(Duration::from_secs(31));
+    let mut held = List::all();
+    held.status = Some(Status::Held);
+    assert!(store.list(&held).await.unwrap().items.is_empty());
+}
+
+#[test]
+fn the_encoded_prefix_covers_exactly_the_names_of_a_list() {
+    let mut request = List::namespace("a/b");
+    request.key_prefix = "k/".to_owned();
+    assert_eq!(request.encoded_prefix().unwrap(), "a%2Fb/k/");
+    let mut request = List::all();
+    assert_eq!(request.encoded_prefix().unwrap(), "");
+    request.namespace_prefix = "a%".to_owned();
+    let prefix = request.encoded_prefix().unwrap();
+    for (namespace, inside) in [("a%", true), ("a%b", true), ("a", false), ("b", false)] {
+        let name = Name::new(namespace, "k").unwrap();
+        assert_eq!(request.covers(&name), inside);
+        assert_eq!(name.encoded().starts_with(&prefix), inside);
+    }
+}
+
+#[tokio::test]
+async fn a_capacity_is_checked_against_the_version() {
+    let (_, store) = store();
+    let set = |version| SetCapacity {
+        name: name("k"),
+        units: Units::new(3),
+        expect_version: Some(version),
+    };
+    let CapacitySet::Set(version) = store.set_capacity(&set(0)).await.unwrap() else {
+        panic!("refused");
+    };
+    let refused = store.set_capacity(&set(0)).await.unwrap();
+    assert_eq!(refused, CapacitySet::VersionChanged(version));
+}
