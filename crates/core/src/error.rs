@@ -152,6 +152,16 @@ impl Error {
         self
     }
 
+    /// The same error about other names, for wrappers that rename.
+    #[must_use]
+    pub(crate) fn map_names(mut self, rename: impl Fn(Name) -> Name) -> Self {
+        self.0.name = self.0.name.take().map(&rename);
+        if let Some(blocked) = &mut self.0.blocked {
+            blocked.name = rename(blocked.name.clone());
+        }
+        self
+    }
+
     /// The same error again, without its source.
     #[must_use]
     pub(crate) fn copy(&self) -> Self {

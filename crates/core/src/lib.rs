@@ -7,11 +7,13 @@
 //! * [`memory`] is the reference store.
 
 pub mod backend;
+pub mod blocking;
 pub mod clock;
 mod error;
 mod guarantees;
 mod holder;
 pub mod inboxes;
+mod keys;
 mod lease;
 pub mod lock;
 pub mod memory;
@@ -34,6 +36,7 @@ pub use guarantees::{
     Survival,
 };
 pub use holder::{Holder, HolderDigest, Owner};
+pub use keys::Keys;
 pub use lease::{Kind, Lease, Metadata, Mode, ONE_UNIT, Token, Ttl, Units};
 pub use lock::{Guard, Held, Lock, Locks};
 pub use name::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};

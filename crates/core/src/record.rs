@@ -1,6 +1,7 @@
 //! The state of one name, as stores keep it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -209,6 +210,19 @@ impl Record {
         seen.tickets.retain(|ticket| ticket.expires_at > now);
         seen.quarantined_until = seen.quarantined_until.filter(|until| *until > now);
         seen
+    }
+
+    /// When there is something to do about the record although nobody asks: its first lease, ticket or delay to end, or
+    /// what is left of an ended one to be forgotten after `retention`. `None` if never.
+    #[must_use]
+    pub fn due_at(&self, retention: Duration) -> Option<Timestamp> {
+        if self.is_idle() {
+            let end = self.last_end.as_ref();
+            return Some(end.map_or(Timestamp::from_millis(0), |end| end.at.after(retention)));
+        }
+        let grants = self.grants.iter().map(|grant| grant.expires_at);
+        let tickets = self.tickets.iter().map(|ticket| ticket.expires_at);
+        grants.chain(tickets).chain(self.quarantined_until).min()
     }
 
     /// The grant others run into first: the one that ends last.

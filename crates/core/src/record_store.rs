@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, Renewed, SetCapacity, Status, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -58,7 +58,7 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// given; any that do not match may be among them. An empty page has no more.
     async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>>;
 
-    /// Names of at most `limit` records that are [due](due_at) by the store's clock.
+    /// Names of at most `limit` records that are [due](Record::due_at) by the store's clock.
     async fn due(&self, limit: usize) -> Result<Vec<Name>>;
 
     /// As [`Backend::watch`].
@@ -103,81 +103,6 @@ pub struct Seen<T> {
     pub what: T,
     /// The store's time.
     pub now: Timestamp,
-}
-
-/// When a sweep has something to do about a record: the first lease, ticket or delay to end, or its memory to drop.
-/// `None` if never.
-#[must_use]
-pub fn due_at(record: &Record) -> Option<Timestamp> {
-    if record.is_idle() {
-        let end = record.last_end.as_ref();
-        return Some(end.map_or(Timestamp::from_millis(0), |end| end.at.after(RETENTION)));
-    }
-    let grants = record.grants.iter().map(|grant| grant.expires_at);
-    let tickets = record.tickets.iter().map(|ticket| ticket.expires_at);
-    grants.chain(tickets).chain(record.quarantined_until).min()
-}
-
-impl List {
-    /// Whether a record, as it is [seen](Record::seen_at) now, belongs into this list, on whichever page.
-    #[must_use]
-    pub fn matches(&self, seen: &Record) -> bool {
-        self.covers(&seen.name)
-            && self.matches_status(seen)
-            && self.kind.is_none_or(|kind| seen.kind == kind)
-            && self.matches_owner(seen)
-            && self
-                .entity
-                .as_ref()
-                .is_none_or(|entity| seen.claims.iter().any(|claim| claim.entity == *entity))
-            && self
-                .expires_before
-                .is_none_or(|before| seen.grants.iter().any(|grant| grant.expires_at < before))
-    }
-
-    /// Whether a name is inside the namespaces and keys of this list.
-    #[must_use]
-    pub fn covers(&self, name: &Name) -> bool {
-        let namespace = name.namespace();
-        self.namespace.as_ref().is_none_or(|n| *n == namespace)
-            && namespace.starts_with(&self.namespace_prefix)
-            && name.key().starts_with(&self.key_prefix)
-    }
-
-    /// What the [encoded](Name::encoded) names of this list begin with; `None` if there can be no such name.
-    #[must_use]
-    pub fn encoded_prefix(&self) -> Option<String> {
-        match &self.namespace {
-            Some(namespace) => {
-                let namespace = encoded_namespace(namespace)?;
-                Some(format!("{namespace}/{}", self.key_prefix))
-            }
-            None if self.namespace_prefix.is_empty() => Some(String::new()),
-            None => encoded_namespace(&self.namespace_prefix),
-        }
-    }
-
-    fn matches_status(&self, seen: &Record) -> bool {
-        match self.status {
-            None => !seen.is_idle(),
-            Some(Status::Held) => !seen.grants.is_empty(),
-            Some(Status::Waited) => !seen.tickets.is_empty(),
-            Some(Status::Confirmed) => !seen.claims.is_empty(),
-        }
-    }
-
-    fn matches_owner(&self, seen: &Record) -> bool {
-        self.owner.as_ref().is_none_or(|owner| {
-            seen.grants.iter().any(|grant| grant.owner == *owner)
-                || seen.tickets.iter().any(|ticket| ticket.owner == *owner)
-                || seen.claims.iter().any(|claim| claim.owner == *owner)
-        })
-    }
-}
-
-fn encoded_namespace(namespace: &str) -> Option<String> {
-    let name = Name::new(namespace, "-").ok()?;
-    name.encoded().strip_suffix("/-").map(str::to_owned)
 }
 
 /// Makes a [`Backend`] of a [`RecordStore`].
@@ -350,7 +275,8 @@ fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
     let mut events = Events::new();
     let settled = transition::settle(record, env, &mut events);
     let known = record.version != 0;
-    let forgotten = known && record.is_idle() && due_at(record).is_some_and(|due| due <= env.now);
+    let forgotten =
+        known && record.is_idle() && record.due_at(RETENTION).is_some_and(|due| due <= env.now);
     if forgotten {
         forget(record, env);
     }
@@ -361,9 +287,9 @@ fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
 /// Blanks a record, and makes sure that neither its tokens nor its versions come back when the name does.
 fn forget(record: &mut Record, env: &mut Env) {
     record.last_end = None;
-    record.version += 1;
+    record.version = record.version.saturating_add(1);
     let used = record.last_token.get().max(record.version);
-    env.next_token = env.next_token.max(Token::new(used + 1));
+    env.next_token = env.next_token.max(Token::new(used.saturating_add(1)));
 }
 
 impl Swept {

@@ -1,6 +1,6 @@
 //! Bugs planted on purpose, to prove that the tests find them.
 //!
-//! Without the private feature `_seeded-bugs` nothing here exists at run time: [`planted`] is `false`.
+//! Without the private feature `_seeded-bugs` no bug can be planted, and the checks cost nothing.
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -63,7 +63,10 @@ async fn the_guard_is_lost_before_the_store_lets_go() {
     assert_eq!(guard.state(), State::AtRisk);
     clock.advance(Duration::from_millis(1));
     assert_eq!(guard.state(), State::Lost(LostCause::Expired));
-    assert!(locks.is_locked("1").await.unwrap(), "the store still holds it for a while");
+    assert!(
+        locks.is_locked("1").await.unwrap(),
+        "the store still holds it for a while"
+    );
 }
 
 /// T0-13, T0-22.
@@ -138,7 +141,13 @@ async fn a_body_is_dropped_when_the_lock_is_lost() {
         settle().await;
         clock.advance(SECOND);
     }
-    assert!(matches!(body.await.unwrap(), Err(RunError::Lost { cause: LostCause::Expired, .. })));
+    assert!(matches!(
+        body.await.unwrap(),
+        Err(RunError::Lost {
+            cause: LostCause::Expired,
+            ..
+        })
+    ));
     assert_eq!(steps.load(Ordering::SeqCst), 28);
 }
 
@@ -170,7 +179,13 @@ async fn a_renewed_lock_outlives_its_ttl() {
 #[tokio::test]
 async fn max_hold_ends_a_renewed_lock() {
     let (locks, clock, _) = world();
-    let guard = locks.lock("1").renewing().max_hold(100 * SECOND).acquire().await.unwrap();
+    let guard = locks
+        .lock("1")
+        .renewing()
+        .max_hold(100 * SECOND)
+        .acquire()
+        .await
+        .unwrap();
     for _ in 0..99 {
         settle().await;
         clock.advance(SECOND);
@@ -185,10 +200,19 @@ async fn max_hold_ends_a_renewed_lock() {
 async fn a_forced_release_frees_the_lock_and_its_holder_learns_why() {
     let (locks, _, _) = world();
     let guard = locks.lock("1").acquire().await.unwrap();
-    assert_eq!(locks.force_release("1", "stuck since noon").await.unwrap().len(), 1);
+    assert_eq!(
+        locks
+            .force_release("1", "stuck since noon")
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     assert!(!locks.is_locked("1").await.unwrap());
     let error = guard.release().await.unwrap_err();
-    assert!(matches!(error.lost_cause(), Some(LostCause::Forced { reason, .. }) if reason == "stuck since noon"));
+    assert!(
+        matches!(error.lost_cause(), Some(LostCause::Forced { reason, .. }) if reason == "stuck since noon")
+    );
     assert!(locks.force_release("1", " ").await.is_err());
 }
 
@@ -229,7 +253,10 @@ async fn a_wait_can_be_cancelled() {
     });
     settle().await;
     cancel.cancel();
-    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(
+        waiter.await.unwrap().unwrap_err().kind(),
+        ErrorKind::Cancelled
+    );
     settle().await;
     assert!(locks.get("1").await.unwrap().unwrap().tickets.is_empty());
 }
@@ -239,7 +266,14 @@ async fn a_wait_can_be_cancelled() {
 async fn several_names_are_taken_all_or_none() {
     let (locks, _, _) = world();
     let seat = locks.lock("seat").acquire().await.unwrap();
-    assert!(locks.all(["payment", "seat"]).try_acquire().await.unwrap().is_none());
+    assert!(
+        locks
+            .all(["payment", "seat"])
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert!(!locks.is_locked("payment").await.unwrap());
     let waiter = tokio::spawn({
         let both = locks.all(["payment", "seat"]);
@@ -265,7 +299,10 @@ async fn close_leaves_locks_alone_and_shutdown_releases_them() {
     settle().await;
     locks.close();
     assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(locks.lock("2").try_acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        locks.lock("2").try_acquire().await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
     guard.check().unwrap();
     locks.shutdown(SECOND).await.unwrap();
     assert_eq!(guard.state(), State::Released);
@@ -282,7 +319,10 @@ async fn a_lock_can_be_handed_over_once() {
     let handover = text.parse().unwrap();
     let adopted = locks.adopt(&handover).await.unwrap();
     assert_eq!(adopted.token(), token);
-    assert_eq!(locks.adopt(&handover).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(
+        locks.adopt(&handover).await.unwrap_err().kind(),
+        ErrorKind::Lost
+    );
     adopted.release().await.unwrap();
 }
 
@@ -297,7 +337,16 @@ async fn readers_share_and_a_writer_waits_for_them() {
         async move { lock.acquire().await.unwrap() }
     });
     settle().await;
-    assert!(locks.lock("1").shared().try_acquire().await.unwrap().is_none(), "no barging past the writer");
+    assert!(
+        locks
+            .lock("1")
+            .shared()
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none(),
+        "no barging past the writer"
+    );
     one.release().await.unwrap();
     two.release().await.unwrap();
     writer.await.unwrap().release().await.unwrap();
@@ -314,7 +363,10 @@ async fn a_semaphore_never_gives_more_than_it_has() {
     two.release().await.unwrap();
     assert!(gpu.clone().units(2).try_acquire().await.unwrap().is_some());
     one.release().await.unwrap();
-    assert_eq!(gpu.units(4).try_acquire().await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        gpu.units(4).try_acquire().await.unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
 }
 
 /// T0-16, T0-17, S0-10: bad input is named.
@@ -323,8 +375,28 @@ async fn bad_input_gets_an_error_that_says_what_is_allowed() {
     let (locks, _, store) = world();
     let text = |error: leasehold_core::Error| error.to_string();
     assert!(text(locks.lock("").acquire().await.unwrap_err()).contains("key is empty"));
-    assert!(text(locks.lock("1").ttl(SECOND / 10).acquire().await.unwrap_err()).contains("at least 200ms"));
-    assert!(text(locks.lock("1").ttl(Duration::MAX).acquire().await.unwrap_err()).contains("366 days"));
+    assert!(
+        text(
+            locks
+                .lock("1")
+                .ttl(SECOND / 10)
+                .acquire()
+                .await
+                .unwrap_err()
+        )
+        .contains("at least 200ms")
+    );
+    assert!(
+        text(
+            locks
+                .lock("1")
+                .ttl(Duration::MAX)
+                .acquire()
+                .await
+                .unwrap_err()
+        )
+        .contains("366 days")
+    );
     let million = (0..1_000_000).map(|i| i.to_string());
     assert!(text(locks.all(million).acquire().await.unwrap_err()).contains("1 to 64 names"));
     assert!(text(locks.all(Vec::<String>::new()).acquire().await.unwrap_err()).contains("none"));

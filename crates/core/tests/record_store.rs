@@ -16,7 +16,7 @@ use leasehold_core::backend::{
 use leasehold_core::inboxes::Inboxes;
 use leasehold_core::memory::Memory;
 use leasehold_core::record_store::{
-    Change, Committed, Loaded, RETENTION, RecordBackend, RecordStore, Seen, due_at,
+    Change, Committed, Loaded, RETENTION, RecordBackend, RecordStore, Seen,
 };
 use leasehold_core::transition::Env;
 use leasehold_core::{
@@ -177,7 +177,7 @@ impl RecordStore for CasStore {
         let due = table
             .records
             .values()
-            .filter(|record| due_at(record).is_some_and(|at| at <= self.now()));
+            .filter(|record| record.due_at(leasehold_core::record_store::RETENTION).is_some_and(|at| at <= self.now()));
         Ok(due.take(limit).map(|record| record.name.clone()).collect())
     }
 

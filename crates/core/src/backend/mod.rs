@@ -2,6 +2,7 @@
 //!
 //! Start with [`Backend`]. Requests are in [`request`], answers in [`outcome`], wake-ups in [`watch`].
 
+mod list;
 pub mod outcome;
 pub mod request;
 pub mod watch;
@@ -49,7 +50,9 @@ use crate::record::Record;
 ///
 /// # Repetition
 /// Every verb may be sent again, unchanged, after its reply was lost, and then gives the same answer while the store
-/// remembers the grant.
+/// remembers the grant. Four answers can only tell that it was done before: a forced release of a token finds it ended
+/// by force, a withdrawal counts nothing, and a confirmation or capacity with an expected version finds a newer one.
+/// A forced release without a token must not be repeated blindly: it would end whatever is granted by then.
 ///
 /// # What a backend does not do
 /// It does not wait, retry, renew or loop, and knows nothing of guards. All that is written once, above.

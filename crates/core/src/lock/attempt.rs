@@ -24,12 +24,19 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, request: Acquire) -> Self {
         let t0 = shared.clock.now();
-        Self { shared, request, known: false, t0 }
+        Self {
+            shared,
+            request,
+            known: false,
+            t0,
+        }
     }
 
     /// Asks the store once, with or without a wish to be queued.
     pub(super) async fn ask(&mut self, queue: bool) -> Result<Acquired> {
-        self.request.queue = queue.then_some(crate::backend::Queue { inbox: self.shared.inbox.id() });
+        self.request.queue = queue.then_some(crate::backend::Queue {
+            inbox: self.shared.inbox.id(),
+        });
         let had_ticket = self.known;
         self.known = true;
         let t0 = self.shared.clock.now();
@@ -45,7 +52,11 @@ impl<'a> Attempt<'a> {
 
     /// Turns a grant into something to hold, unless it came too late to be believed in.
     pub(super) fn granted(mut self, leases: smallvec::SmallVec<[Lease; 1]>) -> Result<Granted> {
-        let ttl = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
+        let ttl = leases
+            .iter()
+            .map(|lease| lease.ttl)
+            .min()
+            .unwrap_or_default();
         if self.shared.clock.now() >= deadline(self.t0, ttl) {
             return Err(Error::new(
                 ErrorKind::Timeout,
@@ -56,7 +67,12 @@ impl<'a> Attempt<'a> {
             .with_name(self.request.names.first()));
         }
         self.known = false;
-        Ok(Granted { holder: self.request.holder.clone(), leases, t0: self.t0, ttl })
+        Ok(Granted {
+            holder: self.request.holder.clone(),
+            leases,
+            t0: self.t0,
+            ttl,
+        })
     }
 
     /// Whether so little would be left of a lease granted to the ticket that it should be refreshed first.
@@ -69,7 +85,11 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.known {
-            let until = self.shared.clock.now().after(self.request.ttl.as_duration() * 2);
+            let until = self
+                .shared
+                .clock
+                .now()
+                .after(self.request.ttl.as_duration() * 2);
             self.shared.keeper.withdraw(Withdrawal {
                 names: self.request.names.clone(),
                 holder: self.request.holder.clone(),

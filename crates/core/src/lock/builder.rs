@@ -134,7 +134,10 @@ impl LocksBuilder {
     pub fn build(self) -> Result<Locks> {
         let namespace = self.checked_namespace()?;
         let defaults = Defaults {
-            owner: self.owner.as_ref().map_or_else(|| Ok(Owner::this_process()), Owner::new)?,
+            owner: self
+                .owner
+                .as_ref()
+                .map_or_else(|| Ok(Owner::this_process()), Owner::new)?,
             ttl: lock_ttl(self.ttl)?,
             renew: self.renew,
             max_hold: self.max_hold,
@@ -154,6 +157,16 @@ impl LocksBuilder {
         let shared = Arc::new(Shared::new(self.store, self.clock, self.hooks, keeper));
         keeper::start(idle, &shared, self.sweep_every, &runtime);
         Ok(Locks::from_parts(shared, namespace, defaults))
+    }
+
+    #[cfg(feature = "observe")]
+    pub(super) fn label(&self) -> String {
+        self.namespace.clone().unwrap_or_default()
+    }
+
+    #[cfg(feature = "observe")]
+    pub(super) fn backend_label(&self) -> &'static str {
+        self.store.describe().scheme
     }
 
     fn checked_namespace(&self) -> Result<Option<Arc<str>>> {

@@ -38,7 +38,9 @@ pub(super) fn renewal_interval(ttl: Duration) -> Duration {
 /// Checks the ttl of a lock.
 pub(super) fn lock_ttl(ttl: Duration) -> Result<Ttl> {
     if ttl < MIN_LOCK_TTL {
-        return Err(Error::invalid(format!("a ttl of {ttl:?} is too short for a lock; at least {MIN_LOCK_TTL:?}")));
+        return Err(Error::invalid(format!(
+            "a ttl of {ttl:?} is too short for a lock; at least {MIN_LOCK_TTL:?}"
+        )));
     }
     Ttl::new(ttl)
 }
@@ -50,7 +52,11 @@ mod tests {
     #[test]
     fn the_deadline_leaves_room_for_drift_and_margin() {
         let t0 = Moment::from_nanos(0);
-        let at = |ttl: u64| deadline(t0, Duration::from_millis(ttl)).since(t0).as_millis();
+        let at = |ttl: u64| {
+            deadline(t0, Duration::from_millis(ttl))
+                .since(t0)
+                .as_millis()
+        };
         assert_eq!(at(200), 148);
         assert_eq!(at(30_000), 28_200);
         assert_eq!(at(40), 0);

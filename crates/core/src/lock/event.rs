@@ -41,7 +41,7 @@ pub enum LockEvent<'a> {
         /// How long it took, waiting included.
         took: Duration,
     },
-    /// A lock was released, or found to be over when it was.
+    /// A lock was released, or found to be over when it was to be.
     Released {
         /// Its (first) name.
         name: &'a Name,
@@ -72,6 +72,8 @@ pub enum LockEvent<'a> {
         names: usize,
         /// Its token.
         token: Token,
+        /// How long it was held.
+        held_for: Duration,
         /// Why.
         cause: &'a LostCause,
     },
@@ -108,9 +110,11 @@ pub enum NotAcquired<'a> {
 pub enum ReleaseOutcome<'a> {
     /// It was ours and is free now.
     Released,
-    /// It was left to the background: the guard was dropped.
+    /// It was left to the background: the guard was dropped, or the manager shut down.
     Dropped,
-    /// It was not ours any more.
+    /// It was not released at all: forgotten on purpose, or handed over.
+    LeftBehind,
+    /// It was not ours any more; a [`Lost`](LockEvent::Lost) event came before this.
     Lost(&'a LostCause),
     /// The store failed; the background goes on trying until the lease is over.
     Failed(&'a Error),

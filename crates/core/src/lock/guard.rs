@@ -9,7 +9,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::deadline::lock_ttl;
-use super::event::{LockEvent, ReleaseOutcome};
+use super::event::ReleaseOutcome;
 use super::handover::Handover;
 use super::hold::{Hold, LostCause, State};
 use super::keeper::Withdrawal;
@@ -50,7 +50,9 @@ impl Held {
     /// The fencing token of the name with this key.
     #[must_use]
     pub fn token_of(&self, key: &str) -> Option<Token> {
-        self.tokens().find(|(name, _)| name.key() == key).map(|(_, token)| token)
+        self.tokens()
+            .find(|(name, _)| name.key() == key)
+            .map(|(_, token)| token)
     }
 
     /// Whether you may still act: no I/O, one look at the clock.
@@ -167,7 +169,11 @@ enum Share {
 
 impl Guard {
     pub(super) fn new(hold: &Arc<Hold>, scope: Option<Scope>) -> Self {
-        Self { held: Held::of(hold), scope, share: Share::Counted }
+        Self {
+            held: Held::of(hold),
+            scope,
+            share: Share::Counted,
+        }
     }
 
     /// A view to give to others.
@@ -189,14 +195,22 @@ impl Guard {
         self.check()?;
         let hold = &self.held.0;
         let t0 = hold.shared.clock.now();
-        let request = Renew { items: renew::items(hold, ttl).collect() };
+        let request = Renew {
+            items: renew::items(hold, ttl).collect(),
+        };
         let answers = hold.shared.backend.renew(&request).await?;
-        let failure = answers.iter().find_map(|answer| answer.as_ref().err()).map(Error::copy);
+        let failure = answers
+            .iter()
+            .find_map(|answer| answer.as_ref().err())
+            .map(Error::copy);
         match (renew::settle(hold, answers, t0), failure) {
             (Some(Ok(())), _) => Ok(()),
             (Some(Err(cause)), _) => Err(lost(self.name(), cause)),
             (None, Some(error)) => Err(error),
-            (None, None) => Err(Error::new(ErrorKind::Internal, "the store did not answer for every name")),
+            (None, None) => Err(Error::new(
+                ErrorKind::Internal,
+                "the store did not answer for every name",
+            )),
         }
     }
 
@@ -241,7 +255,7 @@ impl Guard {
     pub fn forget(mut self) {
         if self.is_last() {
             self.leave_scope();
-            self.held.0.finish();
+            self.held.0.finish(ReleaseOutcome::LeftBehind);
         }
         self.share = Share::Gone;
     }
@@ -256,7 +270,7 @@ impl Guard {
         }
         self.share = Share::Gone;
         self.leave_scope();
-        self.held.0.finish();
+        self.held.0.finish(ReleaseOutcome::LeftBehind);
         Some(Handover::of(&self.held.0))
     }
 
@@ -270,10 +284,11 @@ impl Guard {
         let already_lost = hold.check().err();
         let answer = hold.shared.backend.release(&release_request(hold)).await;
         let outcome = match answer {
-            Ok(answers) => first_loss(hold, &answers).or(already_lost.map(|cause| (hold.name().clone(), cause))),
+            Ok(answers) => first_loss(hold, &answers)
+                .or(already_lost.map(|cause| (hold.name().clone(), cause))),
             Err(error) => {
                 // Its share is not gone yet: dropping the guard leaves the rest to the background.
-                self.tell(ReleaseOutcome::Failed(&error));
+                hold.tell_released(ReleaseOutcome::Failed(&error));
                 return Err(error);
             }
         };
@@ -281,14 +296,13 @@ impl Guard {
         self.leave_scope();
         match outcome {
             None => {
-                hold.finish();
-                self.tell(ReleaseOutcome::Released);
+                hold.finish(ReleaseOutcome::Released);
                 self.pass_on();
                 Ok(Ok(()))
             }
             Some((name, cause)) => {
                 hold.lose(cause.clone());
-                self.tell(ReleaseOutcome::Lost(&cause));
+                hold.tell_released(ReleaseOutcome::Lost(&cause));
                 Ok(Err((name, cause)))
             }
         }
@@ -316,43 +330,49 @@ impl Guard {
             self.held.0.shared.scopes.remove(scope, &self.held.0);
         }
     }
-
-    fn tell(&self, outcome: ReleaseOutcome<'_>) {
-        let hold = &self.held.0;
-        hold.shared.emit(|| LockEvent::Released {
-            name: hold.name(),
-            token: self.token(),
-            held_for: self.held_for(),
-            outcome,
-        });
-    }
 }
 
 fn release_request(hold: &Hold) -> Release {
     // In reverse, as several locks always are.
     let grants: SmallVec<[(Name, Token); 1]> = hold.leases.iter().rev().cloned().collect();
-    Release::Grants { holder: hold.holder.clone(), grants }
+    Release::Grants {
+        holder: hold.holder.clone(),
+        grants,
+    }
 }
 
 fn first_loss(hold: &Hold, answers: &[Released]) -> Option<(Name, LostCause)> {
-    hold.leases.iter().rev().zip(answers).find_map(|((name, _), answer)| match answer {
-        Released::Released | Released::Forced(_) => None,
-        Released::NotHeld(not_held) => Some((name.clone(), LostCause::of(not_held, true))),
-    })
+    hold.leases
+        .iter()
+        .rev()
+        .zip(answers)
+        .find_map(|((name, _), answer)| match answer {
+            Released::Released | Released::Forced(_) => None,
+            Released::NotHeld(not_held) => Some((name.clone(), LostCause::of(not_held, true))),
+        })
 }
 
 /// Gives back everything a hold has, in the background.
 pub(super) fn withdraw_in_background(hold: &Hold) {
-    let Ok(names) = Names::new(hold.leases.iter().map(|(name, _)| name.clone())) else { return };
+    let Ok(names) = Names::new(hold.leases.iter().map(|(name, _)| name.clone())) else {
+        return;
+    };
     let until = hold.shared.clock.now().after(hold.ttl.as_duration() * 2);
-    hold.shared.keeper.withdraw(Withdrawal { names, holder: hold.holder.clone(), until });
+    hold.shared.keeper.withdraw(Withdrawal {
+        names,
+        holder: hold.holder.clone(),
+        until,
+    });
 }
 
 pub(super) fn lost(name: &Name, cause: LostCause) -> Error {
-    Error::new(ErrorKind::Lost, format!("the lock is not held any more: {cause}"))
-        .with_name(name)
-        .with_effect(Effect::None)
-        .with_lost(cause)
+    Error::new(
+        ErrorKind::Lost,
+        format!("the lock is not held any more: {cause}"),
+    )
+    .with_name(name)
+    .with_effect(Effect::None)
+    .with_lost(cause)
 }
 
 impl Deref for Guard {
@@ -372,8 +392,7 @@ impl Drop for Guard {
         self.leave_scope();
         if !hold.is_released() {
             withdraw_in_background(hold);
-            self.tell(ReleaseOutcome::Dropped);
-            hold.finish();
+            hold.finish(ReleaseOutcome::Dropped);
         }
     }
 }
@@ -383,4 +402,3 @@ impl fmt::Debug for Guard {
         f.debug_tuple("Guard").field(&self.held).finish()
     }
 }
-

@@ -60,7 +60,10 @@ pub(super) enum Renewal {
 
 impl Lock {
     pub(super) fn new(shared: Arc<Shared>, spec: Result<Spec>) -> Self {
-        Self { shared, spec: spec.map_err(Arc::new) }
+        Self {
+            shared,
+            spec: spec.map_err(Arc::new),
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Spec) -> Result<()>) -> Self {
@@ -128,14 +131,20 @@ impl Lock {
         self.with(|spec| {
             spec.units = Units::new(units)
                 .filter(|units| *units <= spec.limit)
-                .ok_or_else(|| Error::invalid(format!("{units} units are not between 1 and {}", spec.limit)))?;
+                .ok_or_else(|| {
+                    Error::invalid(format!(
+                        "{units} units are not between 1 and {}",
+                        spec.limit
+                    ))
+                })?;
             Ok(())
         })
     }
 
     pub(super) fn limit(self, limit: u32) -> Self {
         self.with(|spec| {
-            spec.limit = Units::new(limit).ok_or_else(|| Error::invalid("a semaphore needs at least one permit"))?;
+            spec.limit = Units::new(limit)
+                .ok_or_else(|| Error::invalid("a semaphore needs at least one permit"))?;
             Ok(())
         })
     }
@@ -168,7 +177,9 @@ impl Lock {
     /// Whether this scope holds the lock right now; no I/O.
     #[must_use]
     pub fn is_held_by(&self, scope: &Scope) -> bool {
-        self.spec.as_ref().is_ok_and(|spec| self.shared.scopes.is_held(scope, spec.names.first()))
+        self.spec
+            .as_ref()
+            .is_ok_and(|spec| self.shared.scopes.is_held(scope, spec.names.first()))
     }
 
     /// Waits as long as it takes.
@@ -192,7 +203,8 @@ impl Lock {
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
-        self.acquire_until(Some(self.shared.clock.now().after(wait))).await
+        self.acquire_until(Some(self.shared.clock.now().after(wait)))
+            .await
     }
 
     async fn acquire_until(&self, deadline: Option<Moment>) -> Result<Guard> {
@@ -203,12 +215,17 @@ impl Lock {
         let mut outcome = Outcome::new(self, spec);
         let request = self.request(spec)?;
         if deadline.is_some_and(|deadline| deadline <= outcome.started) {
-            let granted = try_now(&self.shared, request).await.map_err(|error| outcome.failed(error))?;
+            let granted = try_now(&self.shared, request)
+                .await
+                .map_err(|error| outcome.failed(error))?;
             return granted
                 .map(|granted| outcome.acquired(granted))
                 .map_err(|blocked| outcome.failed(self.taken(spec, blocked)));
         }
-        let patience = Patience { deadline, cancel: spec.cancel.as_ref() };
+        let patience = Patience {
+            deadline,
+            cancel: spec.cancel.as_ref(),
+        };
         match wait(&self.shared, request, patience).await {
             Ok(granted) => Ok(outcome.acquired(granted)),
             Err(error) => Err(outcome.failed(error)),
@@ -238,6 +255,25 @@ impl Lock {
         }
     }
 
+    /// The guard of a new hold, which is looked after from now on.
+    pub(super) fn guard(&self, hold: Arc<Hold>, started: Moment) -> Guard {
+        let shared = &self.shared;
+        if hold.renew_every.is_some() || shared.has_hooks() {
+            shared
+                .keeper
+                .look_by(hold.next_renewal().min(hold.risky_from()));
+        }
+        if shared.has_hooks() {
+            let took = shared.clock.now().since(started);
+            shared.emit(|| LockEvent::Acquired {
+                held: Held::of(&hold),
+                took,
+            });
+        }
+        let scope = self.spec.as_ref().ok().and_then(|spec| spec.scope.clone());
+        Guard::new(&hold, scope)
+    }
+
     fn taken(&self, spec: &Spec, blocked: Blocked) -> Error {
         Error::new(ErrorKind::NotAcquired, "it is taken")
             .during("acquire", self.shared.scheme())
@@ -252,12 +288,23 @@ impl Lock {
 
     /// Another guard for what this scope holds already.
     fn enter_again(&self, spec: &Spec) -> Result<Option<Guard>> {
-        let Some(scope) = &spec.scope else { return Ok(None) };
-        let Some(hold) = self.shared.scopes.enter(scope, spec.names.first()) else { return Ok(None) };
+        let Some(scope) = &spec.scope else {
+            return Ok(None);
+        };
+        let Some(hold) = self.shared.scopes.enter(scope, spec.names.first()) else {
+            return Ok(None);
+        };
         let guard = Guard::new(&hold, Some(scope.clone()));
-        if !hold.leases.iter().map(|(name, _)| name).eq(spec.names.as_slice()) {
-            return Err(Error::invalid("this scope holds the lock together with other names; take the same set")
-                .with_name(spec.names.first()));
+        if !hold
+            .leases
+            .iter()
+            .map(|(name, _)| name)
+            .eq(spec.names.as_slice())
+        {
+            return Err(Error::invalid(
+                "this scope holds the lock together with other names; take the same set",
+            )
+            .with_name(spec.names.first()));
         }
         hold.check().map_err(|cause| lost(hold.name(), cause))?;
         Ok(Some(guard))
@@ -280,8 +327,12 @@ impl Lock {
                 can.max_ttl.as_duration()
             )));
         }
-        let mut request =
-            Acquire::new(spec.names.clone(), Holder::random(), spec.owner.clone(), spec.ttl);
+        let mut request = Acquire::new(
+            spec.names.clone(),
+            Holder::random(),
+            spec.owner.clone(),
+            spec.ttl,
+        );
         request.mode = spec.mode;
         request.units = spec.units;
         request.limit = spec.limit;
@@ -291,7 +342,8 @@ impl Lock {
     }
 
     fn unsupported(&self, what: &str) -> Error {
-        Error::unsupported(format!("{} cannot do {what}", self.shared.scheme())).during("acquire", self.shared.scheme())
+        Error::unsupported(format!("{} cannot do {what}", self.shared.scheme()))
+            .during("acquire", self.shared.scheme())
     }
 }
 
@@ -304,7 +356,11 @@ impl Spec {
             // Rarer than every half ttl would leave no second try.
             Renewal::Every(interval) => Some(interval.clamp(Duration::from_millis(10), ttl / 2)),
         };
-        Care { ttl: self.ttl, renew_every, max_hold: self.max_hold }
+        Care {
+            ttl: self.ttl,
+            renew_every,
+            max_hold: self.max_hold,
+        }
     }
 }
 
@@ -318,25 +374,21 @@ struct Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     fn new(lock: &'a Lock, spec: &'a Spec) -> Self {
-        Self { lock, spec, started: lock.shared.clock.now(), reported: false }
+        Self {
+            lock,
+            spec,
+            started: lock.shared.clock.now(),
+            reported: false,
+        }
     }
 
     fn acquired(&mut self, granted: Granted) -> Guard {
         self.reported = true;
-        let shared = &self.lock.shared;
-        let care = self.spec.care();
-        let hold = Hold::new(shared, granted, care);
-        if care.renew_every.is_some() || shared.has_hooks() {
-            shared.keeper.look_by(hold.next_renewal().min(hold.risky_from()));
-        }
+        let hold = Hold::new(&self.lock.shared, granted, self.spec.care());
         if let Some(scope) = &self.spec.scope {
-            shared.scopes.add(scope, &hold);
+            self.lock.shared.scopes.add(scope, &hold);
         }
-        if shared.has_hooks() {
-            let took = shared.clock.now().since(self.started);
-            shared.emit(|| LockEvent::Acquired { held: Held::of(&hold), took });
-        }
-        Guard::new(&hold, self.spec.scope.clone())
+        self.lock.guard(hold, self.started)
     }
 
     fn failed(&mut self, error: Error) -> Error {
@@ -352,7 +404,11 @@ impl<'a> Outcome<'a> {
         self.reported = true;
         let shared = &self.lock.shared;
         let took = shared.clock.now().since(self.started);
-        shared.emit(|| LockEvent::NotAcquired { name: self.spec.names.first(), why, took });
+        shared.emit(|| LockEvent::NotAcquired {
+            name: self.spec.names.first(),
+            why,
+            took,
+        });
     }
 }
 

@@ -24,7 +24,11 @@ pub struct Handover {
 
 impl Handover {
     pub(super) fn of(hold: &Hold) -> Self {
-        Self { leases: hold.leases.to_vec(), secret: *hold.holder.secret(), ttl: hold.ttl }
+        Self {
+            leases: hold.leases.to_vec(),
+            secret: *hold.holder.secret(),
+            ttl: hold.ttl,
+        }
     }
 
     pub(super) fn holder(&self) -> Holder {
@@ -48,8 +52,9 @@ impl FromStr for Handover {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let handover: Self = serde_json::from_str(text)
-            .map_err(|_| Error::invalid("this text is not a handover; it must be exactly what Handover wrote"))?;
+        let handover: Self = serde_json::from_str(text).map_err(|_| {
+            Error::invalid("this text is not a handover; it must be exactly what Handover wrote")
+        })?;
         if handover.leases.is_empty() {
             return Err(Error::invalid("this handover names no lease"));
         }
@@ -59,6 +64,8 @@ impl FromStr for Handover {
 
 impl fmt::Debug for Handover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handover").field("leases", &self.leases).finish_non_exhaustive()
+        f.debug_struct("Handover")
+            .field("leases", &self.leases)
+            .finish_non_exhaustive()
     }
 }

@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::deadline::{deadline, lead};
-use super::event::LockEvent;
+use super::event::{LockEvent, ReleaseOutcome};
 use super::guard::Held;
 use super::roster::Seat;
 use super::shared::Shared;
-use crate::backend::{NotHeld, Holding};
+use crate::backend::{Holding, NotHeld};
 use crate::clock::{Moment, Timestamp};
 use crate::holder::{Holder, Owner};
 use crate::lease::{Lease, Token, Ttl};
@@ -63,8 +63,12 @@ pub enum LostCause {
 impl fmt::Display for LostCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Expired => f.write_str("the lease had run out, so exclusivity may have been broken"),
-            Self::TakenOver { by } => write!(f, "taken over by {} with token {}", by.owner, by.token),
+            Self::Expired => {
+                f.write_str("the lease had run out, so exclusivity may have been broken")
+            }
+            Self::TakenOver { by } => {
+                write!(f, "taken over by {} with token {}", by.owner, by.token)
+            }
             Self::Forced { by, reason } => write!(f, "ended by {by}: {}", reason.escape_debug()),
             Self::HandedOver => f.write_str("handed over to another holder"),
             Self::MaxHold => f.write_str("the longest time it may be held is over"),
@@ -76,10 +80,18 @@ impl fmt::Display for LostCause {
 impl LostCause {
     /// What the store's "not held" means for a holder that knows it was granted the lease (`granted`) or not.
     pub(super) fn of(not_held: &NotHeld, granted: bool) -> Self {
-        match (not_held.ended.as_ref().map(|end| &end.how), &not_held.current) {
-            (Some(Ending::Forced { by, reason }), _) => Self::Forced { by: by.clone(), reason: reason.clone() },
+        match (
+            not_held.ended.as_ref().map(|end| &end.how),
+            &not_held.current,
+        ) {
+            (Some(Ending::Forced { by, reason }), _) => Self::Forced {
+                by: by.clone(),
+                reason: reason.clone(),
+            },
             (Some(Ending::HandedOver), _) => Self::HandedOver,
-            (_, Some(by)) => Self::TakenOver { by: Box::new(by.clone()) },
+            (_, Some(by)) => Self::TakenOver {
+                by: Box::new(by.clone()),
+            },
             (Some(Ending::Expired), None) => Self::Expired,
             (_, None) if granted => Self::Expired,
             _ => Self::NeverHeld,
@@ -132,16 +144,28 @@ pub(super) struct Care {
 
 impl Hold {
     pub(super) fn new(shared: &Arc<Shared>, granted: Granted, care: Care) -> Arc<Self> {
-        let expires_at = granted.leases.iter().map(|lease| lease.expires_at.as_millis()).min();
-        let renewal = care.renew_every.map_or(Moment::FAR_FUTURE, |every| granted.t0.after(every));
+        let expires_at = granted
+            .leases
+            .iter()
+            .map(|lease| lease.expires_at.as_millis())
+            .min();
+        let renewal = care
+            .renew_every
+            .map_or(Moment::FAR_FUTURE, |every| granted.t0.after(every));
         Arc::new_cyclic(|weak| Self {
             shared: shared.clone(),
             holder: granted.holder,
-            leases: granted.leases.into_iter().map(|lease| (lease.name, lease.token)).collect(),
+            leases: granted
+                .leases
+                .into_iter()
+                .map(|lease| (lease.name, lease.token))
+                .collect(),
             ttl: care.ttl,
             renew_every: care.renew_every,
             acquired: granted.t0,
-            last_moment: care.max_hold.map_or(Moment::FAR_FUTURE, |max| granted.t0.after(max)),
+            last_moment: care
+                .max_hold
+                .map_or(Moment::FAR_FUTURE, |max| granted.t0.after(max)),
             seat: shared.roster.seat(weak),
             depth: AtomicU32::new(1),
             phase: AtomicU8::new(HELD),
@@ -190,12 +214,20 @@ impl Hold {
             self.lose(self.overdue());
             return self.state();
         }
-        if self.is_marked_at_risk() || now >= self.risky_from() { State::AtRisk } else { State::Held }
+        if self.is_marked_at_risk() || now >= self.risky_from() {
+            State::AtRisk
+        } else {
+            State::Held
+        }
     }
 
     /// Why it is lost once its deadline has passed.
     pub(super) fn overdue(&self) -> LostCause {
-        if self.deadline() == self.last_moment { LostCause::MaxHold } else { LostCause::Expired }
+        if self.deadline() == self.last_moment {
+            LostCause::MaxHold
+        } else {
+            LostCause::Expired
+        }
     }
 
     /// Whether the lease may be acted upon; no I/O.
@@ -231,30 +263,40 @@ impl Hold {
 
     /// The store prolonged the lease: `ttl` counted from `t0`.
     pub(super) fn renewed(self: &Arc<Self>, t0: Moment, ttl: Duration, expires_at: Timestamp) {
-        self.deadline.fetch_max(deadline(t0, ttl).as_nanos(), Ordering::AcqRel);
-        self.expires_at.store(expires_at.as_millis(), Ordering::Release);
-        let back = self.phase.compare_exchange(AT_RISK, HELD, Ordering::AcqRel, Ordering::Acquire);
+        self.deadline
+            .fetch_max(deadline(t0, ttl).as_nanos(), Ordering::AcqRel);
+        self.expires_at
+            .store(expires_at.as_millis(), Ordering::Release);
+        let back = self
+            .phase
+            .compare_exchange(AT_RISK, HELD, Ordering::AcqRel, Ordering::Acquire);
         if back.is_ok() {
             self.changed.notify_waiters();
         }
     }
 
     pub(super) fn at_risk(self: &Arc<Self>) {
-        let now_at_risk = self.phase.compare_exchange(HELD, AT_RISK, Ordering::AcqRel, Ordering::Acquire);
+        let now_at_risk =
+            self.phase
+                .compare_exchange(HELD, AT_RISK, Ordering::AcqRel, Ordering::Acquire);
         if now_at_risk.is_ok() {
             self.changed.notify_waiters();
-            self.shared.emit(|| LockEvent::AtRisk { held: Held::of(self) });
+            self.shared.emit(|| LockEvent::AtRisk {
+                held: Held::of(self),
+            });
         }
     }
 
     /// Marks the lease as lost, once.
     pub(super) fn lose(&self, cause: LostCause) {
-        let lost = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
-            (phase < LOST).then(|| {
-                self.cause.get_or_init(|| cause.clone());
-                LOST
-            })
-        });
+        let lost = self
+            .phase
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+                (phase < LOST).then(|| {
+                    self.cause.get_or_init(|| cause.clone());
+                    LOST
+                })
+            });
         if lost.is_ok() {
             self.changed.notify_waiters();
             let cause = self.cause();
@@ -262,15 +304,28 @@ impl Hold {
                 name: self.name(),
                 names: self.leases.len(),
                 token: self.leases[0].1,
+                held_for: self.shared.clock.now().since(self.acquired),
                 cause: &cause,
             });
         }
     }
 
-    /// Marks the lease as given up, so that nobody releases it again.
-    pub(super) fn finish(&self) {
-        self.phase.store(RELEASED, Ordering::Release);
+    /// Marks the lease as given up, so that nobody releases it again, and tells the hooks unless it was lost before.
+    pub(super) fn finish(&self, outcome: ReleaseOutcome<'_>) {
+        let before = self.phase.swap(RELEASED, Ordering::AcqRel);
         self.changed.notify_waiters();
+        if before < LOST {
+            self.tell_released(outcome);
+        }
+    }
+
+    pub(super) fn tell_released(&self, outcome: ReleaseOutcome<'_>) {
+        self.shared.emit(|| LockEvent::Released {
+            name: self.name(),
+            token: self.leases[0].1,
+            held_for: self.shared.clock.now().since(self.acquired),
+            outcome,
+        });
     }
 
     /// Resolves when the state changes, or when time alone may have changed it.

@@ -59,8 +59,20 @@ pub(super) struct Idle {
 impl Keeper {
     pub(super) fn new() -> (Self, Idle) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let plan = Arc::new(Plan { at: AtomicU64::new(u64::MAX), sooner: Notify::new() });
-        (Self { orders: sender, plan: plan.clone() }, Idle { orders: receiver, plan })
+        let plan = Arc::new(Plan {
+            at: AtomicU64::new(u64::MAX),
+            sooner: Notify::new(),
+        });
+        (
+            Self {
+                orders: sender,
+                plan: plan.clone(),
+            },
+            Idle {
+                orders: receiver,
+                plan,
+            },
+        )
     }
 
     /// Leaves a withdrawal to the background. If the runtime is gone, the lease simply runs out.
@@ -91,7 +103,12 @@ impl fmt::Debug for Keeper {
 }
 
 /// Puts the keeper to work. It ends when the manager and all its guards are gone and nothing is left to give back.
-pub(super) fn start(idle: Idle, shared: &Arc<Shared>, sweep_every: Option<Duration>, runtime: &Handle) {
+pub(super) fn start(
+    idle: Idle,
+    shared: &Arc<Shared>,
+    sweep_every: Option<Duration>,
+    runtime: &Handle,
+) {
     let task = Task {
         shared: Arc::downgrade(shared),
         clock: shared.clock.clone(),
@@ -119,7 +136,9 @@ struct Task {
 
 impl Task {
     async fn run(mut self) {
-        let mut next_sweep = self.sweep_every.map_or(Moment::FAR_FUTURE, |every| self.clock.now().after(every));
+        let mut next_sweep = self
+            .sweep_every
+            .map_or(Moment::FAR_FUTURE, |every| self.clock.now().after(every));
         loop {
             let next_look = Moment::from_nanos(self.plan.at.load(Ordering::Acquire));
             let wake = next_look.min(next_sweep);
@@ -148,7 +167,11 @@ impl Task {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Withdraw(withdrawal) => {
-                self.jobs.spawn(withdraw(self.backend.clone(), self.clock.clone(), withdrawal));
+                self.jobs.spawn(withdraw(
+                    self.backend.clone(),
+                    self.clock.clone(),
+                    withdrawal,
+                ));
             }
             Order::Drained(done) => {
                 self.drains.push(done);
@@ -168,7 +191,9 @@ impl Task {
     /// Renews what is due, marks what is overdue, and plans when to look again.
     fn look_after(&mut self, now: Moment) {
         self.plan.at.store(u64::MAX, Ordering::Release);
-        let Some(shared) = self.shared.upgrade() else { return };
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
         let mut due = Vec::new();
         let mut next = Moment::FAR_FUTURE;
         for hold in shared.roster.all() {
@@ -202,7 +227,12 @@ fn slack(hold: &Hold) -> Duration {
 }
 
 /// What is to be done about one hold now, and when to look at it again.
-fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Arc<Hold>>) -> Option<Moment> {
+fn consider(
+    hold: &Arc<Hold>,
+    now: Moment,
+    hooked: bool,
+    due: &mut Vec<Arc<Hold>>,
+) -> Option<Moment> {
     if !hold.is_live() {
         return None;
     }
@@ -221,8 +251,15 @@ fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Arc<Hold>
 }
 
 /// Gives something back, trying until the store answers or has ended it by itself.
-async fn withdraw(backend: Arc<dyn crate::Backend>, clock: Arc<dyn crate::Clock>, withdrawal: Withdrawal) {
-    let request = Withdraw { names: withdrawal.names, holder: withdrawal.holder };
+async fn withdraw(
+    backend: Arc<dyn crate::Backend>,
+    clock: Arc<dyn crate::Clock>,
+    withdrawal: Withdrawal,
+) {
+    let request = Withdraw {
+        names: withdrawal.names,
+        holder: withdrawal.holder,
+    };
     loop {
         match backend.withdraw(&request).await {
             Ok(_) => return,

@@ -76,7 +76,10 @@ impl Line {
 
     /// Stands in line for a name.
     pub(super) fn join(self: &Arc<Self>, name: &Name, holder: HolderDigest) -> Place {
-        let slot = Arc::new(Slot { holder, state: Mutex::default() });
+        let slot = Arc::new(Slot {
+            holder,
+            state: Mutex::default(),
+        });
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let mut shard = lock(self.shard(name));
         let queue = shard.entry(name.clone()).or_default();
@@ -86,15 +89,33 @@ impl Line {
         } else {
             queue.pending.push_back(slot.clone());
         }
-        Place { line: self.clone(), name: Some(name.clone()), looking_at: None, slot, served: false }
+        Place {
+            line: self.clone(),
+            name: Some(name.clone()),
+            looking_at: None,
+            slot,
+            served: false,
+        }
     }
 
     /// Waits beside the line: for those who want several names and would only hold up others in it.
     pub(super) fn stand_aside(self: &Arc<Self>, holder: HolderDigest) -> Place {
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        let state = SlotState { turn: true, ..SlotState::default() };
-        let slot = Arc::new(Slot { holder, state: Mutex::new(state) });
-        Place { line: self.clone(), name: None, looking_at: None, slot, served: false }
+        let state = SlotState {
+            turn: true,
+            ..SlotState::default()
+        };
+        let slot = Arc::new(Slot {
+            holder,
+            state: Mutex::new(state),
+        });
+        Place {
+            line: self.clone(),
+            name: None,
+            looking_at: None,
+            slot,
+            served: false,
+        }
     }
 
     /// Takes an event of the store to those it concerns.
@@ -109,7 +130,11 @@ impl Line {
         let slot = {
             let shard = lock(self.shard(name));
             let Some(queue) = shard.get(name) else { return };
-            queue.active.iter().find(|slot| slot.holder == holder).cloned()
+            queue
+                .active
+                .iter()
+                .find(|slot| slot.holder == holder)
+                .cloned()
         };
         // A grant for a waiter that has left is given back by the withdrawal it left behind.
         if let Some(slot) = slot {
@@ -123,7 +148,12 @@ impl Line {
             return;
         }
         let concerned: SmallVec<[Arc<Slot>; 4]> = match lock(self.shard(name)).get(name) {
-            Some(queue) => queue.active.iter().chain(&queue.onlookers).cloned().collect(),
+            Some(queue) => queue
+                .active
+                .iter()
+                .chain(&queue.onlookers)
+                .cloned()
+                .collect(),
             None => return,
         };
         for slot in concerned {
@@ -137,10 +167,16 @@ impl Line {
         let Some(name) = &place.name else { return };
         let next = {
             let mut shard = lock(self.shard(name));
-            let Some(queue) = shard.get_mut(name) else { return };
+            let Some(queue) = shard.get_mut(name) else {
+                return;
+            };
             queue.pending.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
             queue.active.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
-            let next = if queue.active.is_empty() { queue.pending.pop_front() } else { None };
+            let next = if queue.active.is_empty() {
+                queue.pending.pop_front()
+            } else {
+                None
+            };
             queue.active.extend(next.clone());
             if queue.is_empty() {
                 shard.remove(name);
@@ -156,14 +192,22 @@ impl Line {
     }
 
     fn look_at(&self, name: &Name, slot: &Arc<Slot>) {
-        lock(self.shard(name)).entry(name.clone()).or_default().onlookers.push(slot.clone());
+        lock(self.shard(name))
+            .entry(name.clone())
+            .or_default()
+            .onlookers
+            .push(slot.clone());
     }
 
     fn look_away(&self, place: &Place) {
-        let Some(name) = &place.looking_at else { return };
+        let Some(name) = &place.looking_at else {
+            return;
+        };
         let mut shard = lock(self.shard(name));
         if let Some(queue) = shard.get_mut(name) {
-            queue.onlookers.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
+            queue
+                .onlookers
+                .retain(|slot| !Arc::ptr_eq(slot, &place.slot));
             if queue.is_empty() {
                 shard.remove(name);
             }
@@ -177,7 +221,9 @@ impl Line {
 
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("waiters", &self.waiters()).finish()
+        f.debug_struct("Line")
+            .field("waiters", &self.waiters())
+            .finish()
     }
 }
 

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::LocksBuilder;
-use super::event::LockEvent;
+use super::event::{LockEvent, ReleaseOutcome};
 use super::guard::{Guard, lost, withdraw_in_background};
 use super::handle::{Lock, Renewal, Spec};
 use super::handover::Handover;
 use super::hold::{Granted, Hold, LostCause};
 use super::shared::Shared;
-use crate::backend::{Backend, Holding, List, Names, Page, Release, Released, Renew, RenewItem, Renewed, Sweep, Swept};
+use crate::backend::{
+    Backend, Holding, List, Names, Page, Release, Released, Renew, RenewItem, Renewed, Sweep, Swept,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{Holder, Owner};
 use crate::lease::{Mode, ONE_UNIT, Ttl};
@@ -37,13 +39,24 @@ pub struct Locks {
 
 impl Locks {
     /// Starts building a manager on this store.
-    #[allow(clippy::new_ret_no_self, reason = "reads as Locks::new(store).namespace(..).build()")]
+    #[allow(
+        clippy::new_ret_no_self,
+        reason = "reads as Locks::new(store).namespace(..).build()"
+    )]
     pub fn new(store: impl Into<Arc<dyn Backend>>) -> LocksBuilder {
         LocksBuilder::new(store.into())
     }
 
-    pub(super) fn from_parts(shared: Arc<Shared>, namespace: Option<Arc<str>>, defaults: Defaults) -> Self {
-        Self { shared, namespace, defaults: Arc::new(defaults) }
+    pub(super) fn from_parts(
+        shared: Arc<Shared>,
+        namespace: Option<Arc<str>>,
+        defaults: Defaults,
+    ) -> Self {
+        Self {
+            shared,
+            namespace,
+            defaults: Arc::new(defaults),
+        }
     }
 
     /// The namespace locks are taken in, if there is one.
@@ -82,7 +95,10 @@ impl Locks {
     /// [`ErrorKind::InvalidInput`] if the namespace breaks the rules of [`Name`].
     pub fn in_namespace(&self, namespace: &str) -> Result<Self> {
         check_namespace(namespace)?;
-        Ok(Self { namespace: Some(namespace.into()), ..self.clone() })
+        Ok(Self {
+            namespace: Some(namespace.into()),
+            ..self.clone()
+        })
     }
 
     /// The lock of one key.
@@ -129,7 +145,10 @@ impl Locks {
     /// If the key breaks the rules of [`Name`], or the manager has no namespace.
     pub fn name(&self, key: &str) -> Result<Name> {
         let namespace = self.namespace.as_deref().ok_or_else(|| {
-            Error::new(ErrorKind::Config, "this manager has no namespace; choose one with in_namespace")
+            Error::new(
+                ErrorKind::Config,
+                "this manager has no namespace; choose one with in_namespace",
+            )
         })?;
         Name::new(namespace, key)
     }
@@ -164,7 +183,10 @@ impl Locks {
     /// # Cancel safety
     /// Cancel-safe: reads only.
     pub async fn is_locked(&self, key: impl AsRef<str>) -> Result<bool> {
-        Ok(self.get(key).await?.is_some_and(|record| !record.grants.is_empty() || !record.claims.is_empty()))
+        Ok(self
+            .get(key)
+            .await?
+            .is_some_and(|record| !record.grants.is_empty() || !record.claims.is_empty()))
     }
 
     /// What is held, waited for or claimed in this manager's namespace, page by page.
@@ -176,7 +198,10 @@ impl Locks {
     /// Cancel-safe: reads only.
     pub async fn list(&self, mut request: List) -> Result<Page<Record>> {
         if !self.shared.can().list {
-            return Err(Error::unsupported(format!("{} cannot list", self.shared.scheme())));
+            return Err(Error::unsupported(format!(
+                "{} cannot list",
+                self.shared.scheme()
+            )));
         }
         if let Some(namespace) = &self.namespace {
             request.namespace = Some(namespace.as_ref().to_owned());
@@ -202,7 +227,12 @@ impl Locks {
             Some(Released::Forced(holdings)) => holdings,
             _ => Vec::new(),
         };
-        self.shared.emit(|| LockEvent::Forced { name: &name, by, reason, ended: ended.len() });
+        self.shared.emit(|| LockEvent::Forced {
+            name: &name,
+            by,
+            reason,
+            ended: ended.len(),
+        });
         Ok(ended)
     }
 
@@ -228,7 +258,10 @@ impl Locks {
     pub async fn adopt(&self, handover: &Handover) -> Result<Guard> {
         self.shared.refuse_if_closed()?;
         if !self.shared.can().adopt {
-            return Err(Error::unsupported(format!("{} cannot hand leases over", self.shared.scheme())));
+            return Err(Error::unsupported(format!(
+                "{} cannot hand leases over",
+                self.shared.scheme()
+            )));
         }
         let names = Names::new(handover.leases.iter().map(|(name, _)| name.clone()))?;
         let spec = self.handle(Ok(names)).ttl(handover.ttl.as_duration());
@@ -239,28 +272,50 @@ impl Locks {
                 .heir(heir.clone(), self.defaults.owner.clone())
         });
         let t0 = self.shared.clock.now();
-        let answers = self.shared.backend.renew(&Renew { items: items.collect() }).await?;
+        let answers = self
+            .shared
+            .backend
+            .renew(&Renew {
+                items: items.collect(),
+            })
+            .await?;
         let mut leases = smallvec::SmallVec::new();
         let mut failure = None;
         for (answer, (name, _)) in answers.into_iter().zip(&handover.leases) {
             match answer {
                 Ok(Renewed::Renewed(lease)) => leases.push(lease),
-                Ok(Renewed::NotHeld(not_held)) => failure = Some(lost(name, LostCause::of(&not_held, true))),
-                Ok(_) => failure = Some(Error::new(ErrorKind::Internal, "the store gave an answer that makes no sense")),
+                Ok(Renewed::NotHeld(not_held)) => {
+                    failure = Some(lost(name, LostCause::of(&not_held, true)))
+                }
+                Ok(_) => {
+                    failure = Some(Error::new(
+                        ErrorKind::Internal,
+                        "the store gave an answer that makes no sense",
+                    ))
+                }
                 Err(error) => failure = Some(error),
             }
         }
         if leases.is_empty() {
-            return Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
+            return Err(failure
+                .unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
         }
-        let hold = Hold::new(&self.shared, Granted { holder: heir, leases, t0, ttl: handover.ttl.as_duration() }, care);
+        let hold = Hold::new(
+            &self.shared,
+            Granted {
+                holder: heir,
+                leases,
+                t0,
+                ttl: handover.ttl.as_duration(),
+            },
+            care,
+        );
         if let Some(failure) = failure {
             // All or nothing: what was swapped already is given back.
             withdraw_in_background(&hold);
             return Err(failure);
         }
-        self.shared.keeper.look_by(hold.next_renewal().min(hold.risky_from()));
-        Ok(Guard::new(&hold, None))
+        Ok(spec.guard(hold, t0))
     }
 
     /// Stops taking locks and answers everybody who waits. What is held stays held, and goes on being renewed, until
@@ -283,7 +338,7 @@ impl Locks {
         for hold in self.shared.roster.all() {
             if hold.is_live() {
                 withdraw_in_background(&hold);
-                hold.finish();
+                hold.finish(ReleaseOutcome::Dropped);
             }
         }
         let deadline = self.shared.clock.now().after(within);

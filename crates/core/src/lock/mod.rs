@@ -14,6 +14,8 @@ mod hold;
 mod keeper;
 mod line;
 mod locks;
+#[cfg(feature = "observe")]
+mod observe;
 mod renew;
 mod roster;
 mod run;
@@ -29,6 +31,8 @@ pub use handle::Lock;
 pub use handover::Handover;
 pub use hold::{LostCause, State};
 pub use locks::Locks;
+#[cfg(feature = "observe")]
+pub use observe::Warnings;
 pub use run::RunError;
 pub use scope::Scope;
 pub use tokio_util::sync::CancellationToken;

@@ -42,9 +42,19 @@ pub(super) async fn renew_due(shared: Arc<Shared>, due: Vec<Arc<Hold>>) {
 
 async fn renew_batch(shared: &Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let t0 = shared.clock.now();
-    let request = Renew { items: batch.iter().flat_map(|hold| items(hold, hold.ttl)).collect() };
+    let request = Renew {
+        items: batch
+            .iter()
+            .flat_map(|hold| items(hold, hold.ttl))
+            .collect(),
+    };
     // A store that hangs must not keep the next try from being made.
-    let patience = batch.iter().map(|hold| pause(hold)).min().unwrap_or(SHORTEST_RETRY) * 4;
+    let patience = batch
+        .iter()
+        .map(|hold| pause(hold))
+        .min()
+        .unwrap_or(SHORTEST_RETRY)
+        * 4;
     let answers = tokio::select! {
         biased;
         answers = shared.backend.renew(&request) => answers.ok(),
@@ -69,14 +79,21 @@ pub(super) fn items(hold: &Hold, ttl: Ttl) -> impl Iterator<Item = RenewItem> + 
 }
 
 /// Applies the answers for all names of one hold. Returns whether all of them were renewed.
-pub(super) fn settle(hold: &Arc<Hold>, answers: Vec<Result<Renewed>>, t0: Moment) -> Option<Result<(), LostCause>> {
+pub(super) fn settle(
+    hold: &Arc<Hold>,
+    answers: Vec<Result<Renewed>>,
+    t0: Moment,
+) -> Option<Result<(), LostCause>> {
     let planned = hold.next_renewal();
     let mut shortest: Option<crate::Lease> = None;
     let mut in_doubt = false;
     for answer in answers {
         match answer {
             Ok(Renewed::Renewed(lease) | Renewed::Changed(lease)) => {
-                if shortest.as_ref().is_none_or(|shortest| lease.ttl < shortest.ttl) {
+                if shortest
+                    .as_ref()
+                    .is_none_or(|shortest| lease.ttl < shortest.ttl)
+                {
                     shortest = Some(lease);
                 }
             }
@@ -94,7 +111,10 @@ pub(super) fn settle(hold: &Arc<Hold>, answers: Vec<Result<Renewed>>, t0: Moment
             plan_next(hold, t0);
             let now = hold.shared.clock.now();
             let lag = now.since(planned.min(t0));
-            hold.shared.emit(|| LockEvent::Renewed { held: Held::of(hold), lag });
+            hold.shared.emit(|| LockEvent::Renewed {
+                held: Held::of(hold),
+                lag,
+            });
             Some(Ok(()))
         }
         _ => {

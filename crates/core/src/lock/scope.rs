@@ -47,9 +47,11 @@ impl Scopes {
         let held = lock(&self.0);
         let hold = held.get(&(scope.clone(), name.clone()))?.upgrade()?;
         // Zero means that its last guard is being given up right now.
-        let counted = hold.depth.fetch_update(Ordering::AcqRel, Ordering::Acquire, |depth| {
-            (depth > 0).then_some(depth + 1)
-        });
+        let counted = hold
+            .depth
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |depth| {
+                (depth > 0).then_some(depth + 1)
+            });
         counted.is_ok().then_some(hold)
     }
 
@@ -58,14 +60,19 @@ impl Scopes {
     }
 
     pub(super) fn is_held(&self, scope: &Scope, name: &Name) -> bool {
-        let hold = lock(&self.0).get(&(scope.clone(), name.clone())).and_then(Weak::upgrade);
+        let hold = lock(&self.0)
+            .get(&(scope.clone(), name.clone()))
+            .and_then(Weak::upgrade);
         hold.is_some_and(|hold| hold.depth.load(Ordering::Acquire) > 0 && hold.check().is_ok())
     }
 
     pub(super) fn remove(&self, scope: &Scope, hold: &Hold) {
         let mut held = lock(&self.0);
         let key = (scope.clone(), hold.name().clone());
-        if held.get(&key).is_some_and(|weak| std::ptr::eq(weak.as_ptr(), hold)) {
+        if held
+            .get(&key)
+            .is_some_and(|weak| std::ptr::eq(weak.as_ptr(), hold))
+        {
             held.remove(&key);
         }
     }

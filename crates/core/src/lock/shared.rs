@@ -37,7 +37,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, hooks: Vec<Hook>, keeper: Keeper) -> Self {
+    pub(super) fn new(
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        hooks: Vec<Hook>,
+        keeper: Keeper,
+    ) -> Self {
         let line = Arc::new(Line::default());
         let inbox = Inbox::new({
             let line = line.clone();
@@ -68,11 +73,18 @@ impl Shared {
 
     /// Makes sure that the store knows where to tell this process of grants.
     pub(super) async fn attach(&self) -> Result<()> {
-        self.attached.get_or_try_init(|| self.backend.watch(&self.inbox, None)).await.map(|_| ())
+        self.attached
+            .get_or_try_init(|| self.backend.watch(&self.inbox, None))
+            .await
+            .map(|_| ())
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
-        if self.closing.is_cancelled() { Err(closed()) } else { Ok(()) }
+        if self.closing.is_cancelled() {
+            Err(closed())
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether a waiter should ask for a place in the queue at once, instead of trying first.
@@ -84,7 +96,11 @@ impl Shared {
 
     pub(super) fn saw_contention(&self, contended: bool) {
         let heat = self.heat.load(Ordering::Relaxed);
-        let next = if contended { heat.saturating_add(4).min(64) } else { heat.saturating_sub(1) };
+        let next = if contended {
+            heat.saturating_add(4).min(64)
+        } else {
+            heat.saturating_sub(1)
+        };
         if next != heat {
             self.heat.store(next, Ordering::Relaxed);
         }
@@ -108,7 +124,10 @@ impl Shared {
 }
 
 pub(super) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "this manager was closed; make a new one to go on")
+    Error::new(
+        ErrorKind::Closed,
+        "this manager was closed; make a new one to go on",
+    )
 }
 
 impl fmt::Debug for Shared {

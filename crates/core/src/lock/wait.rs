@@ -31,7 +31,10 @@ pub(super) struct Patience<'a> {
 }
 
 /// Takes the names now, or says who has them.
-pub(super) async fn try_now(shared: &Arc<Shared>, request: Acquire) -> Result<Result<Granted, Blocked>> {
+pub(super) async fn try_now(
+    shared: &Arc<Shared>,
+    request: Acquire,
+) -> Result<Result<Granted, Blocked>> {
     let mut attempt = Attempt::new(shared, request);
     match attempt.ask(false).await? {
         Acquired::Granted(leases) => attempt.granted(leases).map(Ok),
@@ -41,7 +44,11 @@ pub(super) async fn try_now(shared: &Arc<Shared>, request: Acquire) -> Result<Re
 }
 
 /// Takes the names as soon as they can be had.
-pub(super) async fn wait(shared: &Arc<Shared>, request: Acquire, patience: Patience<'_>) -> Result<Granted> {
+pub(super) async fn wait(
+    shared: &Arc<Shared>,
+    request: Acquire,
+    patience: Patience<'_>,
+) -> Result<Granted> {
     let mut attempt = Attempt::new(shared, request);
     let name = attempt.request.names.first().clone();
     let mut blocked = None;
@@ -59,7 +66,15 @@ pub(super) async fn wait(shared: &Arc<Shared>, request: Acquire, patience: Patie
         None => shared.line.stand_aside(holder),
     };
     let _announced = Announced::new(shared, &name);
-    let mut waiter = Waiter { shared, patience, place, attempt, blocked, watch: None, stumbles: 0 };
+    let mut waiter = Waiter {
+        shared,
+        patience,
+        place,
+        attempt,
+        blocked,
+        watch: None,
+        stumbles: 0,
+    };
     match waiter.stand().await? {
         Some(granted) => {
             let granted = waiter.attempt.granted(granted);
@@ -143,9 +158,15 @@ impl Waiter<'_> {
     /// Remembers who is in the way and says when to ask again without being told.
     fn told(&mut self, blocked: Blocked) -> Duration {
         self.stumbles = 0;
-        let by_time = blocked.change_in.map_or(LONGEST_RECHECK, |change| change.max(SHORTEST_RECHECK));
+        let by_time = blocked
+            .change_in
+            .map_or(LONGEST_RECHECK, |change| change.max(SHORTEST_RECHECK));
         self.blocked = Some(blocked);
-        let fallback = if self.shared.can().watch { LONGEST_RECHECK } else { SHORTEST_RECHECK * 10 };
+        let fallback = if self.shared.can().watch {
+            LONGEST_RECHECK
+        } else {
+            SHORTEST_RECHECK * 10
+        };
         by_time.min(jittered(fallback))
     }
 
@@ -161,7 +182,12 @@ impl Waiter<'_> {
         };
         if self.watch.is_none() || !self.place.sees(&name) {
             self.place.look_at(&name);
-            self.watch = Some(self.shared.backend.watch(&self.shared.inbox, Some(&name)).await?);
+            self.watch = Some(
+                self.shared
+                    .backend
+                    .watch(&self.shared.inbox, Some(&name))
+                    .await?,
+            );
         }
         Ok(())
     }
@@ -231,15 +257,18 @@ impl<'a> Announced<'a> {
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        self.shared.emit(|| LockEvent::WaitEnded { name: self.name });
+        self.shared
+            .emit(|| LockEvent::WaitEnded { name: self.name });
     }
 }
 
 fn first(blocked: Vec<Blocked>) -> Result<Blocked> {
-    blocked
-        .into_iter()
-        .next()
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "the store refused a request without saying why"))
+    blocked.into_iter().next().ok_or_else(|| {
+        Error::new(
+            ErrorKind::Internal,
+            "the store refused a request without saying why",
+        )
+    })
 }
 
 /// Resolves at the deadline with `Ok`, on cancellation or closing with an error, and never if there is neither.
@@ -253,8 +282,14 @@ async fn stopped(shared: &Shared, patience: &Patience<'_>) -> Result<()> {
 }
 
 /// Lets the store answer, but not for ever: a call is given up shortly after the deadline, or when cancelled.
-async fn within<T>(shared: &Shared, patience: &Patience<'_>, call: impl Future<Output = Result<T>>) -> Result<T> {
-    let last_word = patience.deadline.map(|deadline| deadline.max(shared.clock.now()).after(LAST_WORD));
+async fn within<T>(
+    shared: &Shared,
+    patience: &Patience<'_>,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let last_word = patience
+        .deadline
+        .map(|deadline| deadline.max(shared.clock.now()).after(LAST_WORD));
     tokio::select! {
         biased;
         answer = call => answer,

@@ -23,7 +23,7 @@ use crate::backend::{
     RenewItem, Renewed, SetCapacity, What, Withdraw, Withdrawn,
 };
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::Token;
 use crate::name::Name;
 use crate::record::Record;
@@ -40,8 +40,12 @@ pub struct Env {
 impl Env {
     /// Draws a token for a new grant: larger than any this store or this record has seen.
     fn draw_token(&mut self, record: &mut Record) -> Token {
-        let token = Token::new(self.next_token.get().max(record.last_token.get() + 1));
-        self.next_token = Token::new(token.get() + 1);
+        let token = Token::new(
+            self.next_token
+                .get()
+                .max(record.last_token.get().saturating_add(1)),
+        );
+        self.next_token = Token::new(token.get().saturating_add(1));
         record.last_token = token;
         token
     }
@@ -50,7 +54,8 @@ impl Env {
 /// What a request did.
 #[derive(Debug)]
 pub struct Step<T> {
-    /// The answer. An `Err` means that the request itself was not acceptable and did nothing.
+    /// The answer. An `Err` means that the request itself was not acceptable and did nothing. The record may have been
+    /// settled all the same; a store keeps that together with the events, or drops both.
     pub outcome: T,
     /// Whom to tell.
     pub events: Events,
@@ -103,6 +108,26 @@ pub enum Outcome {
 }
 
 impl<'a> Request<'a> {
+    /// The names the request touches, as [`names`](Self::names) gives them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a name comes twice: the rule has one record per
+    /// name, and two copies of it would overwrite each other.
+    pub fn distinct_names(&self) -> Result<SmallVec<[&'a Name; 1]>> {
+        let names = self.names();
+        if names.len() > 1 {
+            let mut sorted = names.clone();
+            sorted.sort_unstable();
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(
+                    Error::invalid("the same name is given twice in one request")
+                        .with_name(pair[0]),
+                );
+            }
+        }
+        Ok(names)
+    }
+
     /// The names the request touches, in the order in which [`transition`] wants their records.
     #[must_use]
     pub fn names(&self) -> SmallVec<[&'a Name; 1]> {
@@ -161,7 +186,7 @@ fn touch(record: &mut Record, env: &Env) {
     record.version = if record.version == 0 {
         env.next_token.get().max(1)
     } else {
-        record.version + 1
+        record.version.saturating_add(1)
     };
 }
 

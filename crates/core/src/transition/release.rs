@@ -129,7 +129,7 @@ fn force(
     if holdings.is_empty() {
         return Released::NotHeld(Box::new(NotHeld {
             current: record.holding(),
-            ended: None,
+            ended: token.and_then(|token| ended_with(record, token)),
         }));
     }
     move_up(record, env, events);
@@ -219,6 +219,15 @@ fn ended(record: &Record, holder: HolderDigest, token: Option<Token>) -> Option<
         .last_end
         .as_deref()
         .filter(|end| end.holder == holder && token.is_none_or(|token| end.token == token))
+}
+
+/// How the grant with this token ended, whoever held it.
+fn ended_with(record: &Record, token: Token) -> Option<End> {
+    record
+        .last_end
+        .as_deref()
+        .filter(|end| end.token == token)
+        .cloned()
 }
 
 /// Why there is nothing to act on for this holder and token.

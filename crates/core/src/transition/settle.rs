@@ -1,5 +1,7 @@
 //! What time does: leases and tickets that have run out leave, and the next in line moves up.
 
+use std::time::Duration;
+
 use super::{Env, Events, Routed, changed, touch};
 use crate::backend::{BlockedBy, Event, What};
 use crate::clock::Timestamp;
@@ -45,9 +47,9 @@ fn expire_grants(record: &mut Record, now: Timestamp) -> usize {
         let live = grant.expires_at > now;
         if !live {
             if grant.lock_delay_ms > 0 {
-                let until = Timestamp::from_millis(
-                    grant.expires_at.as_millis() + u64::from(grant.lock_delay_ms),
-                );
+                let until = grant
+                    .expires_at
+                    .after(Duration::from_millis(u64::from(grant.lock_delay_ms)));
                 quarantine = quarantine.max(Some(until));
             }
             if last.as_ref().is_none_or(|end| end.token < grant.token) {

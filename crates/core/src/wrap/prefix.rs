@@ -368,24 +368,6 @@ impl View {
 
     /// The error in the words of the caller; the original stays below it as its source.
     fn error_out(&self, error: Error) -> Error {
-        let name = error.name().and_then(|name| self.strip(name));
-        let blocked = error
-            .blocked()
-            .and_then(|blocked| self.blocked_out(blocked.clone()).ok());
-        if name.is_none() && blocked.is_none() {
-            return error;
-        }
-        let mut outer = Error::new(error.kind(), error.detail().to_owned());
-        outer = outer.with_effect(error.effect());
-        if let (Some(op), Some(backend)) = (error.op(), error.backend()) {
-            outer = outer.during(op, backend);
-        }
-        if let Some(name) = &name {
-            outer = outer.with_name(name);
-        }
-        if let Some(blocked) = blocked {
-            outer = outer.with_blocked(blocked);
-        }
-        outer.with_source(error)
+        error.map_names(|name| self.strip(&name).unwrap_or(name))
     }
 }

@@ -1,0 +1,77 @@
+//! Measuring fairly: all subjects take turns in every round, so that what slows one slows its neighbours as well.
+
+use std::time::Instant;
+
+/// Something to measure. One run gives one figure, in nanoseconds.
+pub(crate) struct Subject<'a> {
+    run: Box<dyn FnMut() -> f64 + 'a>,
+}
+
+impl<'a> Subject<'a> {
+    /// A subject that does `operations` operations per run; the figure is the time of one.
+    pub(crate) fn timed(operations: usize, mut run: impl FnMut() + 'a) -> Self {
+        Self::new(move || {
+            let start = Instant::now();
+            run();
+            start.elapsed().as_nanos() as f64 / operations as f64
+        })
+    }
+
+    /// A subject that takes its own time.
+    pub(crate) fn new(run: impl FnMut() -> f64 + 'a) -> Self {
+        Self { run: Box::new(run) }
+    }
+}
+
+/// The figures of one subject, one per round.
+#[derive(Debug, Clone)]
+pub(crate) struct Samples(Vec<f64>);
+
+impl Samples {
+    /// The figure in the middle.
+    pub(crate) fn median(&self) -> f64 {
+        median(self.0.clone())
+    }
+
+    /// This ÷ other, the middle of the quotients of each round.
+    pub(crate) fn over(&self, other: &Self) -> f64 {
+        median(self.0.iter().zip(&other.0).map(|(a, b)| a / b).collect())
+    }
+}
+
+/// The value in the middle; not a number if there is none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Runs every subject once to warm up and then once per round, in turn, and gives the samples of each.
+pub(crate) fn interleave<const N: usize>(
+    rounds: usize,
+    mut subjects: [Subject<'_>; N],
+) -> [Samples; N] {
+    let mut samples = [const { Samples(Vec::new()) }; N];
+    for round in 0..=rounds {
+        for (subject, samples) in subjects.iter_mut().zip(&mut samples) {
+            let figure = (subject.run)();
+            if round > 0 {
+                samples.0.push(figure);
+            }
+        }
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_does_not_count_and_ratios_are_taken_round_by_round() {
+        let mut figures = [900.0, 2.0, 4.0, 8.0].into_iter();
+        let ours = Subject::new(move || figures.next().unwrap_or_default());
+        let floor = Subject::new(|| 2.0);
+        let [ours, floor] = interleave(3, [ours, floor]);
+        assert_eq!((ours.median(), ours.over(&floor)), (4.0, 2.0));
+    }
+}

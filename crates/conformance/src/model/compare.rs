@@ -1,0 +1,303 @@
+//! Whether two answers say the same, tokens and versions aside.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use leasehold_core::backend::outcome::Queued;
+use leasehold_core::backend::{
+    Acquired, Blocked, CapacitySet, Confirmed, Event, Holding, NotHeld, Released, Renewed, What,
+};
+use leasehold_core::transition::Outcome;
+use leasehold_core::{End, Error, Grant, Lease, Record, Ticket, Timestamp, Token};
+
+pub(super) type Verdict = Result<(), String>;
+
+/// What corresponds to what: tokens of the store and of the rule, and the difference of their clocks.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    tokens: BTreeMap<Token, Token>,
+    /// Whether ends and remaining times are comparable at all.
+    exact: bool,
+}
+
+fn same<T: PartialEq + Debug>(what: &str, theirs: &T, ours: &T) -> Verdict {
+    if theirs == ours {
+        Ok(())
+    } else {
+        Err(format!("{what}: the store says {theirs:?}, the rule says {ours:?}"))
+    }
+}
+
+fn differ(theirs: &impl Debug, ours: &impl Debug) -> Verdict {
+    Err(format!("the store says {theirs:?}, the rule says {ours:?}"))
+}
+
+impl Pairs {
+    pub(super) fn new(exact: bool) -> Self {
+        Self {
+            exact,
+            ..Self::default()
+        }
+    }
+
+    /// Notes that a grant of the store is this grant of the rule. New tokens must be larger on both sides.
+    fn pair(&mut self, theirs: Token, ours: Token) -> Verdict {
+        if let Some(known) = self.tokens.get(&theirs) {
+            return same("the grant", &ours, known);
+        }
+        if self.tokens.values().any(|known| *known == ours) {
+            return Err(format!("{theirs:?} is a second token for one grant"));
+        }
+        self.tokens.insert(theirs, ours);
+        Ok(())
+    }
+
+    fn token(&self, theirs: Token, ours: Token) -> Verdict {
+        match self.tokens.get(&theirs) {
+            Some(known) => same("the token", known, &ours),
+            None => Err(format!("{theirs:?} was never granted; the rule says {ours:?}")),
+        }
+    }
+
+    fn moment(&self, what: &str, theirs: Timestamp, ours: Timestamp) -> Verdict {
+        if self.exact { same(what, &theirs, &ours) } else { Ok(()) }
+    }
+
+    fn length(&self, what: &str, theirs: Duration, ours: Duration) -> Verdict {
+        if self.exact { same(what, &theirs, &ours) } else { Ok(()) }
+    }
+
+    pub(super) fn lease(&mut self, theirs: &Lease, ours: &Lease) -> Verdict {
+        same("the name", &theirs.name, &ours.name)?;
+        self.pair(theirs.token, ours.token)?;
+        self.moment("the end", theirs.expires_at, ours.expires_at)?;
+        self.length("the time left", theirs.ttl, ours.ttl)
+    }
+
+    fn holding(&self, theirs: &Holding, ours: &Holding) -> Verdict {
+        self.token(theirs.token, ours.token)?;
+        self.moment("the end", theirs.expires_at, ours.expires_at)?;
+        self.moment("the beginning", theirs.acquired_at, ours.acquired_at)?;
+        let facts = |h: &Holding| (h.owner.clone(), h.kind, h.mode, h.units, h.metadata.clone());
+        same("the holding", &facts(theirs), &facts(ours))
+    }
+
+    fn maybe_holding(&self, theirs: Option<&Holding>, ours: Option<&Holding>) -> Verdict {
+        match (theirs, ours) {
+            (Some(theirs), Some(ours)) => self.holding(theirs, ours),
+            (None, None) => Ok(()),
+            (theirs, ours) => differ(&theirs, &ours),
+        }
+    }
+
+    fn blocked(&self, theirs: &Blocked, ours: &Blocked) -> Verdict {
+        let facts = |b: &Blocked| (b.name.clone(), b.by, b.waiting, b.free_units);
+        same("what is in the way", &facts(theirs), &facts(ours))?;
+        if self.exact {
+            same("the next change", &theirs.change_in, &ours.change_in)?;
+        }
+        self.maybe_holding(theirs.holding.as_ref(), ours.holding.as_ref())
+    }
+
+    fn queued(&self, theirs: &Queued, ours: &Queued) -> Verdict {
+        same("the place", &theirs.position, &ours.position)?;
+        self.length("the ticket", theirs.ttl, ours.ttl)?;
+        self.blocked(&theirs.blocked, &ours.blocked)
+    }
+
+    fn end(&self, theirs: &End, ours: &End) -> Verdict {
+        same("how it ended", &(&theirs.how, theirs.holder), &(&ours.how, ours.holder))?;
+        self.token(theirs.token, ours.token)?;
+        self.moment("when it ended", theirs.at, ours.at)
+    }
+
+    /// A store may have forgotten how something ended, but it does not remember what was not.
+    fn not_held(&self, theirs: &NotHeld, ours: &NotHeld) -> Verdict {
+        self.maybe_holding(theirs.current.as_ref(), ours.current.as_ref())?;
+        match (&theirs.ended, &ours.ended) {
+            (Some(theirs), Some(ours)) => self.end(theirs, ours),
+            (None, None) => Ok(()),
+            (None, Some(_)) if !self.exact => Ok(()),
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        theirs: &leasehold_core::Result<Outcome>,
+        ours: &leasehold_core::Result<Outcome>,
+    ) -> Verdict {
+        match (theirs, ours) {
+            (Ok(theirs), Ok(ours)) => self.outcome(theirs, ours),
+            (Err(theirs), Err(ours)) => same("the error", &theirs.kind(), &ours.kind()),
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    fn outcome(&mut self, theirs: &Outcome, ours: &Outcome) -> Verdict {
+        match (theirs, ours) {
+            (Outcome::Acquired(theirs), Outcome::Acquired(ours)) => self.acquired(theirs, ours),
+            (Outcome::Renewed(theirs), Outcome::Renewed(ours)) => self.renewed(theirs, ours),
+            (Outcome::Released(theirs), Outcome::Released(ours)) => {
+                same("how many answers", &theirs.len(), &ours.len())?;
+                let mut both = theirs.iter().zip(ours);
+                both.try_for_each(|(theirs, ours)| self.released(theirs, ours))
+            }
+            (Outcome::Confirmed(theirs), Outcome::Confirmed(ours)) => self.confirmed(theirs, ours),
+            (Outcome::Withdrawn(theirs), Outcome::Withdrawn(ours)) => same("withdrawn", theirs, ours),
+            (Outcome::CapacitySet(theirs), Outcome::CapacitySet(ours)) => {
+                let is_set = |answer: &CapacitySet| matches!(answer, CapacitySet::Set(_));
+                same("whether the capacity is set", &is_set(theirs), &is_set(ours))
+            }
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    fn acquired(&mut self, theirs: &Acquired, ours: &Acquired) -> Verdict {
+        match (theirs, ours) {
+            (Acquired::Granted(theirs), Acquired::Granted(ours)) if theirs.len() == ours.len() => {
+                let mut both = theirs.iter().zip(ours);
+                both.try_for_each(|(theirs, ours)| self.lease(theirs, ours))
+            }
+            (Acquired::Held(theirs), Acquired::Held(ours)) if theirs.len() == ours.len() => {
+                let mut both = theirs.iter().zip(ours);
+                both.try_for_each(|(theirs, ours)| self.blocked(theirs, ours))
+            }
+            (Acquired::Queued(theirs), Acquired::Queued(ours)) => self.queued(theirs, ours),
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    fn renewed(&mut self, theirs: &Renewed, ours: &Renewed) -> Verdict {
+        match (theirs, ours) {
+            (Renewed::Renewed(theirs), Renewed::Renewed(ours))
+            | (Renewed::Changed(theirs), Renewed::Changed(ours)) => self.lease(theirs, ours),
+            (Renewed::Queued(theirs), Renewed::Queued(ours)) => self.queued(theirs, ours),
+            (Renewed::NotHeld(theirs), Renewed::NotHeld(ours)) => self.not_held(theirs, ours),
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    fn released(&self, theirs: &Released, ours: &Released) -> Verdict {
+        match (theirs, ours) {
+            (Released::Released, Released::Released) => Ok(()),
+            (Released::Forced(theirs), Released::Forced(ours)) if theirs.len() == ours.len() => {
+                let mut both = theirs.iter().zip(ours);
+                both.try_for_each(|(theirs, ours)| self.holding(theirs, ours))
+            }
+            (Released::NotHeld(theirs), Released::NotHeld(ours)) => self.not_held(theirs, ours),
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    fn confirmed(&self, theirs: &Confirmed, ours: &Confirmed) -> Verdict {
+        match (theirs, ours) {
+            (Confirmed::Confirmed(theirs), Confirmed::Confirmed(ours)) => {
+                same("how many versions", &theirs.len(), &ours.len())
+            }
+            (Confirmed::NotHeld(name, theirs), Confirmed::NotHeld(other, ours)) => {
+                same("the name", name, other)?;
+                self.not_held(theirs, ours)
+            }
+            (Confirmed::VersionChanged(name, _), Confirmed::VersionChanged(other, _)) => {
+                same("the name", name, other)
+            }
+            (theirs, ours) => differ(theirs, ours),
+        }
+    }
+
+    /// Grants by hand-over, in the order in which they were told.
+    pub(super) fn events(&mut self, theirs: &[Event], ours: &[Event]) -> Verdict {
+        let granted = |events: &[Event]| -> Vec<_> {
+            let grant = |event: &Event| match &event.what {
+                What::Granted { holder, lease } => Some((*holder, lease.clone())),
+                What::Changed => None,
+            };
+            events.iter().filter_map(grant).collect()
+        };
+        let (theirs, ours) = (granted(theirs), granted(ours));
+        same("how many were told of a grant", &theirs.len(), &ours.len())?;
+        let mut both = theirs.iter().zip(&ours);
+        both.try_for_each(|((to, theirs), (holder, ours))| {
+            same("who was told", to, holder)?;
+            self.lease(theirs, ours)
+        })
+    }
+
+    /// A record as an onlooker sees it. One that is only history may be gone.
+    pub(super) fn record(&self, theirs: Option<&Record>, ours: &Record) -> Verdict {
+        if ours.is_idle() {
+            return match theirs {
+                Some(theirs) if !theirs.is_idle() => differ(theirs, ours),
+                _ => Ok(()),
+            };
+        }
+        let Some(theirs) = theirs else {
+            return differ(&theirs, ours);
+        };
+        let facts = |r: &Record| (r.name.clone(), r.capacity, r.grants.len(), r.tickets.len());
+        same("the record", &facts(theirs), &facts(ours))?;
+        if !ours.grants.is_empty() || !ours.claims.is_empty() {
+            same("the kind", &theirs.kind, &ours.kind)?;
+        }
+        if self.exact {
+            same("the lock delay", &theirs.quarantined_until, &ours.quarantined_until)?;
+        }
+        for (theirs, ours) in theirs.grants.iter().zip(&ours.grants) {
+            self.grant(theirs, ours)?;
+        }
+        for (theirs, ours) in theirs.tickets.iter().zip(ours.tickets.iter()) {
+            self.ticket(theirs, ours)?;
+        }
+        self.claims(theirs, ours)
+    }
+
+    fn grant(&self, theirs: &Grant, ours: &Grant) -> Verdict {
+        let facts = |g: &Grant| {
+            let terms = (g.mode, g.units, g.lock_delay_ms);
+            (g.holder, terms, g.owner.clone(), g.metadata.clone())
+        };
+        self.token(theirs.token, ours.token)?;
+        self.moment("the end", theirs.expires_at, ours.expires_at)?;
+        same("the grant", &facts(theirs), &facts(ours))
+    }
+
+    fn ticket(&self, theirs: &Ticket, ours: &Ticket) -> Verdict {
+        let facts = |t: &Ticket| {
+            let terms = (t.mode, t.units, t.limit, t.kind, t.lock_delay_ms);
+            (t.holder, t.inbox, terms, t.owner.clone(), t.metadata.clone())
+        };
+        self.moment("the end", theirs.expires_at, ours.expires_at)?;
+        self.moment("the beginning", theirs.since, ours.since)?;
+        same("the ticket", &facts(theirs), &facts(ours))
+    }
+
+    fn claims(&self, theirs: &Record, ours: &Record) -> Verdict {
+        same("how many claims", &theirs.claims.len(), &ours.claims.len())?;
+        for (theirs, ours) in theirs.claims.iter().zip(ours.claims.iter()) {
+            self.token(theirs.token, ours.token)?;
+            same(
+                "the claim",
+                &(theirs.holder, &theirs.entity, theirs.units, &theirs.owner),
+                &(ours.holder, &ours.entity, ours.units, &ours.owner),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Tokens that are paired must be ordered alike for each name.
+    pub(super) fn order(&self) -> Verdict {
+        let ours: Vec<_> = self.tokens.values().collect();
+        if ours.is_sorted() {
+            Ok(())
+        } else {
+            Err(format!("tokens are in another order: {:?}", self.tokens))
+        }
+    }
+}
+
+/// A failure of the store that the rule does not know.
+pub(super) fn failed(error: &Error) -> String {
+    format!("the store failed: {error}")
+}

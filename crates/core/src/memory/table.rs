@@ -1,0 +1,219 @@
+//! One shard of the memory store: its records, their books, and the hand that tidies up in passing.
+
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use crate::backend::Swept;
+use crate::clock::Timestamp;
+use crate::lease::Token;
+use crate::name::Name;
+use crate::record::Record;
+use crate::seeded::{Bug, planted};
+use crate::transition::{self, Env, Events, Step};
+
+/// How long an ended record is remembered.
+const RETENTION: Duration = Duration::from_secs(60);
+/// Ended records a shard may always keep; beyond that only as many as it has live ones.
+const IDLE_ALLOWANCE: usize = 1024;
+
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) entries: IndexMap<Name, Entry, BuildHasherDefault<NameHasher>>,
+    pub(super) last_token: u64,
+    pub(super) idle: usize,
+    /// The entry the next operation looks at.
+    hand: usize,
+    /// No entry is due before this.
+    pub(super) earliest_due: u64,
+}
+
+pub(super) struct Entry {
+    /// When something is to be done about the record: a lease to end, or a memory to drop.
+    pub(super) due: u64,
+    pub(super) record: Box<Record>,
+}
+
+impl Table {
+    pub(super) fn step<T>(
+        &mut self,
+        name: &Name,
+        env: &mut Env,
+        step: impl FnOnce(&mut Record, &mut Env) -> Step<T>,
+    ) -> Step<T> {
+        let Some(at) = self.entries.get_index_of(name) else {
+            let mut record = Record::new(name.clone());
+            let step = step(&mut record, env);
+            if !record.is_blank() {
+                self.put(record);
+            }
+            return step;
+        };
+        let entry = &mut self.entries[at];
+        let was_idle = entry.record.is_idle();
+        let step = step(&mut entry.record, env);
+        self.account(at, was_idle);
+        step
+    }
+
+    /// Moves a record out for a step over several; [`put`](Self::put) brings it back.
+    pub(super) fn take(&mut self, name: &Name) -> Record {
+        match self.entries.get_mut(name) {
+            Some(entry) => {
+                self.idle -= usize::from(entry.record.is_idle());
+                let blank = Record::new(name.clone());
+                let record = std::mem::replace(&mut *entry.record, blank);
+                self.idle += 1;
+                record
+            }
+            None => Record::new(name.clone()),
+        }
+    }
+
+    pub(super) fn put(&mut self, record: Record) {
+        if let Some(at) = self.entries.get_index_of(&record.name) {
+            let entry = &mut self.entries[at];
+            let was_idle = entry.record.is_idle();
+            *entry.record = record;
+            self.account(at, was_idle);
+        } else if !record.is_blank() {
+            self.idle += usize::from(record.is_idle());
+            let due = due(&record);
+            self.earliest_due = self.earliest_due.min(due);
+            self.entries.insert(
+                record.name.clone(),
+                Entry {
+                    due,
+                    record: Box::new(record),
+                },
+            );
+        }
+    }
+
+    /// Keeps the books after the record at `at` changed.
+    fn account(&mut self, at: usize, was_idle: bool) {
+        let entry = &mut self.entries[at];
+        if planted(Bug::TokenResets) && entry.record.is_idle() {
+            entry.record.last_token = Token::new(0);
+        }
+        entry.due = due(&entry.record);
+        self.earliest_due = self.earliest_due.min(entry.due);
+        self.idle = self.idle + usize::from(entry.record.is_idle()) - usize::from(was_idle);
+        if entry.record.is_blank() {
+            self.forget(at);
+        }
+    }
+
+    fn forget(&mut self, at: usize) {
+        if let Some((_, entry)) = self.entries.swap_remove_index(at) {
+            self.idle -= usize::from(entry.record.is_idle());
+        }
+    }
+
+    /// Looks at the next two entries. Each operation leaves at most one entry behind, so that this keeps up.
+    pub(super) fn turn_hand(&mut self, env: &mut Env, events: &mut Events) {
+        for _ in 0..2 {
+            if self.hand >= self.entries.len() {
+                self.hand = 0;
+            }
+            let crowded = self.idle > IDLE_ALLOWANCE + (self.entries.len() - self.idle);
+            match self.entries.get_index(self.hand) {
+                Some((_, entry))
+                    if entry.due <= env.now.as_millis() || (crowded && entry.record.is_idle()) =>
+                {
+                    self.tend(self.hand, crowded, env, events);
+                }
+                _ => self.hand += 1,
+            }
+        }
+    }
+
+    /// Tends what is due, `left` records at most.
+    pub(super) fn sweep(
+        &mut self,
+        left: &mut usize,
+        env: &mut Env,
+        events: &mut Events,
+        swept: &mut Swept,
+    ) {
+        let now = env.now.as_millis();
+        if self.earliest_due > now {
+            return;
+        }
+        let (mut at, mut earliest) = (0, u64::MAX);
+        while let Some((_, entry)) = self.entries.get_index(at) {
+            if entry.due > now {
+                earliest = earliest.min(entry.due);
+                at += 1;
+                continue;
+            }
+            if *left == 0 {
+                swept.more = true;
+                earliest = 0;
+                break;
+            }
+            *left -= 1;
+            let tended = self.tend(at, false, env, events);
+            swept.tickets += tended.settled.tickets;
+            swept.forgotten += usize::from(tended.forgotten);
+            if tended.settled.expired > 0 {
+                swept.expired.push(tended.name);
+            }
+        }
+        self.earliest_due = earliest;
+    }
+
+    /// Settles the record at `at` and forgets it if nothing but old history is left.
+    fn tend(&mut self, at: usize, crowded: bool, env: &mut Env, events: &mut Events) -> Tended {
+        let entry = &mut self.entries[at];
+        let was_idle = entry.record.is_idle();
+        let settled = transition::settle(&mut entry.record, env, events);
+        self.last_token = self.last_token.max(env.next_token.get() - 1);
+        let entry = &mut self.entries[at];
+        let over = entry.record.is_idle() && (crowded || due(&entry.record) <= env.now.as_millis());
+        if over {
+            entry.record.last_end = None;
+        }
+        let name = entry.record.name.clone();
+        self.account(at, was_idle);
+        Tended {
+            name,
+            settled,
+            forgotten: over,
+        }
+    }
+}
+
+struct Tended {
+    name: Name,
+    settled: transition::Settled,
+    forgotten: bool,
+}
+
+/// When something is to be done about a record, in milliseconds.
+fn due(record: &Record) -> u64 {
+    record
+        .due_at(RETENTION)
+        .map_or(u64::MAX, Timestamp::as_millis)
+}
+
+/// Passes on the hash that a name already carries.
+#[derive(Default)]
+pub(super) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
