@@ -28,10 +28,7 @@ pub(crate) struct Usage {
 
 /// Runs something and says what it allocated beyond what it freed. Nothing else may run meanwhile.
 pub(crate) fn count<T>(run: impl FnOnce() -> T) -> (T, Usage) {
-    let (bytes, calls) = (
-        BYTES.load(Ordering::Relaxed),
-        CALLS.load(Ordering::Relaxed),
-    );
+    let (bytes, calls) = (BYTES.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed));
     COUNTING.store(true, Ordering::SeqCst);
     let result = run();
     COUNTING.store(false, Ordering::SeqCst);

@@ -122,8 +122,10 @@ pub(super) fn granted(answer: Acquired) -> Result<Lease> {
 }
 
 /// Runs one task per half of the keys and waits for both.
-pub(super) fn halves<F>(runtime: &Runtime, task: impl Fn(Box<dyn Iterator<Item = usize> + Send>) -> F)
-where
+pub(super) fn halves<F>(
+    runtime: &Runtime,
+    task: impl Fn(Box<dyn Iterator<Item = usize> + Send>) -> F,
+) where
     F: Future<Output = Result<()>> + Send + 'static,
 {
     let even = scattered(KEYS).filter(|at| at % 2 == 0);

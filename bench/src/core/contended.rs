@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::Result;
+use leasehold_core::{Lock, Result};
 use tokio::runtime::Runtime;
 use tokio::task::yield_now;
 
@@ -23,57 +23,46 @@ pub(super) fn measure() -> Outcome {
     let inside = runtime.enter();
     let lock = locks()?.lock("one");
     drop(inside);
-    let (map, key): (_, Arc<str>) = (Arc::new(LeaseMap::new()), "one".into());
+    let (lock, map) = (Arc::new(lock), Arc::new(LeaseMap::new()));
     let [floor, ours] = interleave(
         ROUNDS,
         [
-            Subject::timed(TASKS * TRIES, || {
-                all(&runtime, || {
-                    let (map, key) = (map.clone(), key.clone());
-                    async move {
-                        let grant = map.try_acquire(&key);
-                        yield_now().await;
-                        if let Some(grant) = grant {
-                            assert!(map.release(&key, grant));
-                        }
-                        Ok(())
-                    }
-                });
-            }),
-            Subject::timed(TASKS * TRIES, || {
-                all(&runtime, || {
-                    let lock = lock.clone();
-                    async move {
-                        let guard = lock.try_acquire().await?;
-                        yield_now().await;
-                        match guard {
-                            Some(guard) => guard.release().await,
-                            None => Ok(()),
-                        }
-                    }
-                });
-            }),
+            Subject::timed(TASKS * TRIES, || all(&runtime, || floor_tries(map.clone()))),
+            Subject::timed(TASKS * TRIES, || all(&runtime, || tries(lock.clone()))),
         ],
     );
     let what = "try_acquire, 8 tasks on one key ÷ lease map";
     Ok(vec![Row::rates(BENCH, what, &ours, &floor)])
 }
 
+async fn floor_tries(map: Arc<LeaseMap>) -> Result<()> {
+    let key: Arc<str> = "one".into();
+    for _ in 0..TRIES {
+        let grant = map.try_acquire(&key);
+        yield_now().await;
+        assert!(grant.is_none_or(|grant| map.release(&key, grant)));
+    }
+    Ok(())
+}
+
+async fn tries(lock: Arc<Lock>) -> Result<()> {
+    for _ in 0..TRIES {
+        let guard = lock.try_acquire().await?;
+        yield_now().await;
+        if let Some(guard) = guard {
+            guard.release().await?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs all tasks until each has made its tries.
-fn all<F>(runtime: &Runtime, one: impl Fn() -> F + Clone + Send + 'static)
+fn all<F>(runtime: &Runtime, task: impl Fn() -> F)
 where
-    F: Future<Output = Result<()>> + Send,
+    F: Future<Output = Result<()>> + Send + 'static,
 {
-    let tasks = (0..TASKS).map(|_| {
-        let one = one.clone();
-        runtime.spawn(async move {
-            for _ in 0..TRIES {
-                one().await?;
-            }
-            Result::Ok(())
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
+    let tasks: Vec<_> = (0..TASKS).map(|_| runtime.spawn(task())).collect();
+    for task in tasks {
         let result = runtime.block_on(task);
         assert!(matches!(result, Ok(Ok(()))), "{result:?}");
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use leasehold_core::Result;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
+use tokio::task::yield_now;
 
 use super::setup::{locks, this_thread, two_threads};
 use crate::bench::Outcome;
@@ -33,7 +34,7 @@ pub(super) fn measure() -> Outcome {
 
 fn on(runtime: &Runtime, threads: &str) -> Outcome {
     let inside = runtime.enter();
-    let lock = locks()?.lock("one");
+    let lock = Arc::new(locks()?.lock("one"));
     drop(inside);
     let mutex = Arc::new(Mutex::new(()));
     let mut fairness = Vec::new();
@@ -46,8 +47,7 @@ fn on(runtime: &Runtime, threads: &str) -> Outcome {
                     let mutex = mutex.clone();
                     async move {
                         let guard = mutex.lock().await;
-                        turn.begin();
-                        turn.end();
+                        turn.run().await;
                         drop(guard);
                         Ok(())
                     }
@@ -60,8 +60,7 @@ fn on(runtime: &Runtime, threads: &str) -> Outcome {
                     let lock = lock.clone();
                     async move {
                         let guard = lock.acquire().await?;
-                        turn.begin();
-                        turn.end();
+                        turn.run().await;
                         guard.release().await
                     }
                 };
@@ -148,6 +147,13 @@ struct Turn {
 }
 
 impl Turn {
+    /// Holds the lock for one turn of the scheduler, so that everybody else comes to wait for it.
+    async fn run(&self) {
+        self.begin();
+        yield_now().await;
+        self.end();
+    }
+
     /// The section begins: notes how long the hand-over took, if there was one.
     fn begin(&self) {
         let now = self.probe.nanos();

@@ -20,8 +20,8 @@ pub(super) fn measure() -> Outcome {
     for count in HELD {
         crowds.push(runtime.block_on(Crowd::gather(count))?);
     }
-    let subject =
-        |at: usize| Subject::timed(KEYS, || pair_beside(&runtime, &crowds[at]));
+    let (runtime, beside) = (&runtime, &crowds);
+    let subject = |at: usize| Subject::timed(KEYS, move || pair_beside(runtime, &beside[at]));
     let [k1, k10, k100, m1] = interleave(ROUNDS, [subject(0), subject(1), subject(2), subject(3)]);
     let row = |what: &str, ours| Row::times(BENCH, what, ours, &k1);
     let rows = vec![

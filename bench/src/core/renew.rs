@@ -45,9 +45,7 @@ pub(super) fn measure() -> Outcome {
         goal: 3.0,
     };
     let what = "one call for 100,000 ÷ as many map updates";
-    Ok(vec![
-        Row::times(BENCH, what, &ours, &floor).target(target),
-    ])
+    Ok(vec![Row::times(BENCH, what, &ours, &floor).target(target)])
 }
 
 /// Takes all names and says how to renew them.

@@ -42,8 +42,12 @@ impl Mailbox {
 
     /// Arms the watch of this inbox.
     pub async fn arm(&self, scene: &Scene, name: Option<&Name>) -> Watch {
-        scene
-            .backend()
+        self.arm_on(&**scene.backend(), name).await
+    }
+
+    /// Arms the watch of this inbox on this backend.
+    pub async fn arm_on(&self, backend: &dyn Backend, name: Option<&Name>) -> Watch {
+        backend
             .watch(&self.inbox, name)
             .await
             .expect("watch must be answered")

@@ -174,10 +174,11 @@ impl RecordStore for CasStore {
 
     async fn due(&self, limit: usize) -> Result<Vec<Name>> {
         let table = self.table.lock().unwrap();
-        let due = table
-            .records
-            .values()
-            .filter(|record| record.due_at(leasehold_core::record_store::RETENTION).is_some_and(|at| at <= self.now()));
+        let due = table.records.values().filter(|record| {
+            record
+                .due_at(leasehold_core::record_store::RETENTION)
+                .is_some_and(|at| at <= self.now())
+        });
         Ok(due.take(limit).map(|record| record.name.clone()).collect())
     }
 

@@ -1,1 +1,59 @@
-//! x
+//! Locks, leases and reservations that cannot outlive their holder, on the store you already run.
+//!
+//! ```
+//! use std::time::Duration;
+//! use leasehold::Locks;
+//!
+//! # async fn charge(_token: leasehold::Token) -> &'static str { "receipt" }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = leasehold::connect("memory:").await?;
+//! let orders = Locks::new(store).namespace("orders").ttl(Duration::from_secs(30)).build()?;
+//!
+//! // Wait for it, keep it alive, stop the work if it is lost, release it.
+//! let receipt = orders.lock("12345").renewing().run(|held| async move { charge(held.token()).await }).await?;
+//!
+//! // Or hold it yourself.
+//! if let Some(guard) = orders.lock("12345").try_acquire().await? {
+//!     guard.check()?; // no I/O: am I still allowed to act?
+//!     guard.release().await?; // says so if the lease had already ended
+//! }
+//! # assert_eq!(receipt, "receipt");
+//! # Ok(()) }
+//! ```
+//!
+//! * [`Locks`], [`Lock`] and [`Guard`] are the locks; [`blocking`] is the same without async.
+//! * [`connect`] opens a store by its URL; what each store promises is in its [`Guarantees`].
+//! * [`wrap`] puts time limits, retries, prefixes and meters around any store.
+//! * [`Backend`] is what a store of your own implements, and `leasehold-conformance` is how you test it.
+
+pub use leasehold_core::*;
+
+use std::sync::Arc;
+
+use leasehold_core::registry::{Registry, connect_memory};
+
+/// The stores this build knows, by URL scheme.
+#[must_use]
+pub fn registry() -> Registry {
+    Registry::new().register("memory", connect_memory)
+}
+
+/// Opens a store by its URL, for example `memory:`.
+///
+/// # Errors
+/// [`ErrorKind::Config`] if the URL is wrong, its scheme unknown or not compiled in (the message lists those that are);
+/// otherwise what the store says.
+///
+/// # Cancel safety
+/// Cancel-safe: a connection that is not returned is dropped.
+pub async fn connect(url: &str) -> Result<Arc<dyn Backend>> {
+    registry().connect(url).await
+}
+
+/// The code of the guides, compiled and run with the tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+}

@@ -18,6 +18,7 @@ mod renew;
 mod repetition;
 mod reservation;
 mod reservation_change;
+mod rule;
 mod secrecy;
 mod sweep;
 mod traffic;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<Case> {
         watch::cases(),
         repetition::cases(),
         secrecy::cases(),
+        rule::cases(),
         traffic::cases(),
     ]
     .concat()

@@ -9,14 +9,14 @@ use leasehold_core::backend::{
     Acquired, Blocked, CapacitySet, Confirmed, Event, Holding, NotHeld, Released, Renewed, What,
 };
 use leasehold_core::transition::Outcome;
-use leasehold_core::{End, Error, Grant, Lease, Record, Ticket, Timestamp, Token};
+use leasehold_core::{End, Error, Grant, Lease, Name, Record, Ticket, Timestamp, Token};
 
 pub(super) type Verdict = Result<(), String>;
 
 /// What corresponds to what: tokens of the store and of the rule, and the difference of their clocks.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    tokens: BTreeMap<Token, Token>,
+    tokens: BTreeMap<(Name, Token), Token>,
     /// Whether ends and remaining times are comparable at all.
     exact: bool,
 }
@@ -42,19 +42,20 @@ impl Pairs {
     }
 
     /// Notes that a grant of the store is this grant of the rule. New tokens must be larger on both sides.
-    fn pair(&mut self, theirs: Token, ours: Token) -> Verdict {
-        if let Some(known) = self.tokens.get(&theirs) {
-            return same("the grant", &ours, known);
+    fn pair(&mut self, name: &Name, theirs: Token, ours: Token) -> Verdict {
+        let key = (name.clone(), theirs);
+        if let Some(known) = self.tokens.get(&key) {
+            return same("the grant", known, &ours);
         }
         if self.tokens.values().any(|known| *known == ours) {
             return Err(format!("{theirs:?} is a second token for one grant"));
         }
-        self.tokens.insert(theirs, ours);
+        self.tokens.insert(key, ours);
         Ok(())
     }
 
-    fn token(&self, theirs: Token, ours: Token) -> Verdict {
-        match self.tokens.get(&theirs) {
+    fn token(&self, name: &Name, theirs: Token, ours: Token) -> Verdict {
+        match self.tokens.get(&(name.clone(), theirs)) {
             Some(known) => same("the token", known, &ours),
             None => Err(format!("{theirs:?} was never granted; the rule says {ours:?}")),
         }
@@ -70,22 +71,27 @@ impl Pairs {
 
     pub(super) fn lease(&mut self, theirs: &Lease, ours: &Lease) -> Verdict {
         same("the name", &theirs.name, &ours.name)?;
-        self.pair(theirs.token, ours.token)?;
+        self.pair(&ours.name, theirs.token, ours.token)?;
         self.moment("the end", theirs.expires_at, ours.expires_at)?;
         self.length("the time left", theirs.ttl, ours.ttl)
     }
 
-    fn holding(&self, theirs: &Holding, ours: &Holding) -> Verdict {
-        self.token(theirs.token, ours.token)?;
+    fn holding(&self, name: &Name, theirs: &Holding, ours: &Holding) -> Verdict {
+        self.token(name, theirs.token, ours.token)?;
         self.moment("the end", theirs.expires_at, ours.expires_at)?;
         self.moment("the beginning", theirs.acquired_at, ours.acquired_at)?;
         let facts = |h: &Holding| (h.owner.clone(), h.kind, h.mode, h.units, h.metadata.clone());
         same("the holding", &facts(theirs), &facts(ours))
     }
 
-    fn maybe_holding(&self, theirs: Option<&Holding>, ours: Option<&Holding>) -> Verdict {
+    fn maybe_holding(
+        &self,
+        name: &Name,
+        theirs: Option<&Holding>,
+        ours: Option<&Holding>,
+    ) -> Verdict {
         match (theirs, ours) {
-            (Some(theirs), Some(ours)) => self.holding(theirs, ours),
+            (Some(theirs), Some(ours)) => self.holding(name, theirs, ours),
             (None, None) => Ok(()),
             (theirs, ours) => differ(&theirs, &ours),
         }
@@ -97,7 +103,7 @@ impl Pairs {
         if self.exact {
             same("the next change", &theirs.change_in, &ours.change_in)?;
         }
-        self.maybe_holding(theirs.holding.as_ref(), ours.holding.as_ref())
+        self.maybe_holding(&ours.name, theirs.holding.as_ref(), ours.holding.as_ref())
     }
 
     fn queued(&self, theirs: &Queued, ours: &Queued) -> Verdict {
@@ -106,43 +112,45 @@ impl Pairs {
         self.blocked(&theirs.blocked, &ours.blocked)
     }
 
-    fn end(&self, theirs: &End, ours: &End) -> Verdict {
+    fn end(&self, name: &Name, theirs: &End, ours: &End) -> Verdict {
         same("how it ended", &(&theirs.how, theirs.holder), &(&ours.how, ours.holder))?;
-        self.token(theirs.token, ours.token)?;
+        self.token(name, theirs.token, ours.token)?;
         self.moment("when it ended", theirs.at, ours.at)
     }
 
     /// A store may have forgotten how something ended, but it does not remember what was not.
-    fn not_held(&self, theirs: &NotHeld, ours: &NotHeld) -> Verdict {
-        self.maybe_holding(theirs.current.as_ref(), ours.current.as_ref())?;
+    fn not_held(&self, name: &Name, theirs: &NotHeld, ours: &NotHeld) -> Verdict {
+        self.maybe_holding(name, theirs.current.as_ref(), ours.current.as_ref())?;
         match (&theirs.ended, &ours.ended) {
-            (Some(theirs), Some(ours)) => self.end(theirs, ours),
+            (Some(theirs), Some(ours)) => self.end(name, theirs, ours),
             (None, None) => Ok(()),
             (None, Some(_)) if !self.exact => Ok(()),
             (theirs, ours) => differ(theirs, ours),
         }
     }
 
+    /// Compares the answers to a request over these names.
     pub(super) fn answer(
         &mut self,
+        names: &[&Name],
         theirs: &leasehold_core::Result<Outcome>,
         ours: &leasehold_core::Result<Outcome>,
     ) -> Verdict {
         match (theirs, ours) {
-            (Ok(theirs), Ok(ours)) => self.outcome(theirs, ours),
+            (Ok(theirs), Ok(ours)) => self.outcome(names, theirs, ours),
             (Err(theirs), Err(ours)) => same("the error", &theirs.kind(), &ours.kind()),
             (theirs, ours) => differ(theirs, ours),
         }
     }
 
-    fn outcome(&mut self, theirs: &Outcome, ours: &Outcome) -> Verdict {
+    fn outcome(&mut self, names: &[&Name], theirs: &Outcome, ours: &Outcome) -> Verdict {
         match (theirs, ours) {
             (Outcome::Acquired(theirs), Outcome::Acquired(ours)) => self.acquired(theirs, ours),
-            (Outcome::Renewed(theirs), Outcome::Renewed(ours)) => self.renewed(theirs, ours),
+            (Outcome::Renewed(theirs), Outcome::Renewed(ours)) => self.renewed(names[0], theirs, ours),
             (Outcome::Released(theirs), Outcome::Released(ours)) => {
                 same("how many answers", &theirs.len(), &ours.len())?;
-                let mut both = theirs.iter().zip(ours);
-                both.try_for_each(|(theirs, ours)| self.released(theirs, ours))
+                let mut both = names.iter().zip(theirs.iter().zip(ours));
+                both.try_for_each(|(name, (theirs, ours))| self.released(name, theirs, ours))
             }
             (Outcome::Confirmed(theirs), Outcome::Confirmed(ours)) => self.confirmed(theirs, ours),
             (Outcome::Withdrawn(theirs), Outcome::Withdrawn(ours)) => same("withdrawn", theirs, ours),
@@ -169,24 +177,24 @@ impl Pairs {
         }
     }
 
-    fn renewed(&mut self, theirs: &Renewed, ours: &Renewed) -> Verdict {
+    fn renewed(&mut self, name: &Name, theirs: &Renewed, ours: &Renewed) -> Verdict {
         match (theirs, ours) {
             (Renewed::Renewed(theirs), Renewed::Renewed(ours))
             | (Renewed::Changed(theirs), Renewed::Changed(ours)) => self.lease(theirs, ours),
             (Renewed::Queued(theirs), Renewed::Queued(ours)) => self.queued(theirs, ours),
-            (Renewed::NotHeld(theirs), Renewed::NotHeld(ours)) => self.not_held(theirs, ours),
+            (Renewed::NotHeld(theirs), Renewed::NotHeld(ours)) => self.not_held(name, theirs, ours),
             (theirs, ours) => differ(theirs, ours),
         }
     }
 
-    fn released(&self, theirs: &Released, ours: &Released) -> Verdict {
+    fn released(&self, name: &Name, theirs: &Released, ours: &Released) -> Verdict {
         match (theirs, ours) {
             (Released::Released, Released::Released) => Ok(()),
             (Released::Forced(theirs), Released::Forced(ours)) if theirs.len() == ours.len() => {
                 let mut both = theirs.iter().zip(ours);
-                both.try_for_each(|(theirs, ours)| self.holding(theirs, ours))
+                both.try_for_each(|(theirs, ours)| self.holding(name, theirs, ours))
             }
-            (Released::NotHeld(theirs), Released::NotHeld(ours)) => self.not_held(theirs, ours),
+            (Released::NotHeld(theirs), Released::NotHeld(ours)) => self.not_held(name, theirs, ours),
             (theirs, ours) => differ(theirs, ours),
         }
     }
@@ -198,7 +206,7 @@ impl Pairs {
             }
             (Confirmed::NotHeld(name, theirs), Confirmed::NotHeld(other, ours)) => {
                 same("the name", name, other)?;
-                self.not_held(theirs, ours)
+                self.not_held(name, theirs, ours)
             }
             (Confirmed::VersionChanged(name, _), Confirmed::VersionChanged(other, _)) => {
                 same("the name", name, other)
@@ -244,8 +252,9 @@ impl Pairs {
         if self.exact {
             same("the lock delay", &theirs.quarantined_until, &ours.quarantined_until)?;
         }
+        let ours_name = ours.name.clone();
         for (theirs, ours) in theirs.grants.iter().zip(&ours.grants) {
-            self.grant(theirs, ours)?;
+            self.grant(&ours_name, theirs, ours)?;
         }
         for (theirs, ours) in theirs.tickets.iter().zip(ours.tickets.iter()) {
             self.ticket(theirs, ours)?;
@@ -253,12 +262,12 @@ impl Pairs {
         self.claims(theirs, ours)
     }
 
-    fn grant(&self, theirs: &Grant, ours: &Grant) -> Verdict {
+    fn grant(&self, name: &Name, theirs: &Grant, ours: &Grant) -> Verdict {
         let facts = |g: &Grant| {
             let terms = (g.mode, g.units, g.lock_delay_ms);
             (g.holder, terms, g.owner.clone(), g.metadata.clone())
         };
-        self.token(theirs.token, ours.token)?;
+        self.token(name, theirs.token, ours.token)?;
         self.moment("the end", theirs.expires_at, ours.expires_at)?;
         same("the grant", &facts(theirs), &facts(ours))
     }
@@ -274,9 +283,10 @@ impl Pairs {
     }
 
     fn claims(&self, theirs: &Record, ours: &Record) -> Verdict {
+        let name = &ours.name;
         same("how many claims", &theirs.claims.len(), &ours.claims.len())?;
         for (theirs, ours) in theirs.claims.iter().zip(ours.claims.iter()) {
-            self.token(theirs.token, ours.token)?;
+            self.token(name, theirs.token, ours.token)?;
             same(
                 "the claim",
                 &(theirs.holder, &theirs.entity, theirs.units, &theirs.owner),
@@ -288,12 +298,17 @@ impl Pairs {
 
     /// Tokens that are paired must be ordered alike for each name.
     pub(super) fn order(&self) -> Verdict {
-        let ours: Vec<_> = self.tokens.values().collect();
-        if ours.is_sorted() {
-            Ok(())
-        } else {
-            Err(format!("tokens are in another order: {:?}", self.tokens))
+        let pairs: Vec<_> = self.tokens.iter().collect();
+        let went_back = |pair: &[(&(Name, Token), &Token)]| {
+            let [((name, _), earlier), ((next, _), later)] = pair else {
+                return false;
+            };
+            name == next && later < earlier
+        };
+        if pairs.windows(2).any(went_back) {
+            return Err(format!("tokens are in another order: {:?}", self.tokens));
         }
+        Ok(())
     }
 }
 

@@ -23,8 +23,12 @@ use std::time::Duration;
 pub use park::{block_on, runtime};
 
 use crate::backend::{Holding, List, Page, Swept};
-use crate::error::{ErrorKind, Result};
-use crate::lock::{self, CancellationToken, Handover, Held, LostCause, RunError, Scope};
+#[allow(unused_imports, reason = "for links in the docs")]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::lock::{
+    self, Answer, CancellationToken, Handover, Held, IdempotentError, RunError, Scope,
+};
 use crate::record::Record;
 
 thread_local! {
@@ -88,6 +92,21 @@ impl Locks {
             lock: self.0.semaphore(key, permits),
             scope: None,
         }
+    }
+
+    /// Does something once per key; see [`lock::Locks::idempotent`].
+    ///
+    /// # Errors
+    /// See [`IdempotentError`].
+    pub fn idempotent<E>(
+        &self,
+        key: impl AsRef<str>,
+        keep: Duration,
+        work: impl FnOnce(Held) -> Result<String, E>,
+    ) -> Result<Answer, IdempotentError<E>> {
+        let once = self.0.idempotent(key).keep_for(keep);
+        block_on(once.run(|held| async { work(held) }))
+            .map_err(|error| IdempotentError::Lock(error.into()))?
     }
 
     /// What the store knows about a key; see [`lock::Locks::get`].
@@ -292,7 +311,7 @@ impl Lock {
     /// # Errors
     /// See [`RunError`].
     pub fn run<T>(&self, body: impl FnOnce(Held) -> T) -> Result<T, RunError> {
-        run(self.acquire()?, body)
+        block_on(self.scoped().run(|held| async { body(held) }))?
     }
 
     /// As [`run`](Self::run), but waits for at most this long.
@@ -304,7 +323,7 @@ impl Lock {
         wait: Duration,
         body: impl FnOnce(Held) -> T,
     ) -> Result<T, RunError> {
-        run(self.acquire_within(wait)?, body)
+        block_on(self.scoped().run_within(wait, |held| async { body(held) }))?
     }
 
     /// As [`run`](Self::run), but only if the lock is free right now; `None` if it is not.
@@ -312,23 +331,7 @@ impl Lock {
     /// # Errors
     /// See [`RunError`].
     pub fn try_run<T>(&self, body: impl FnOnce(Held) -> T) -> Result<Option<T>, RunError> {
-        self.try_acquire()?
-            .map(|guard| run(guard, body))
-            .transpose()
-    }
-}
-
-fn run<T>(guard: Guard, body: impl FnOnce(Held) -> T) -> Result<T, RunError> {
-    let held = guard.held();
-    let value = body(held.clone());
-    let (in_time, after) = (held.is_held(), held.held_for());
-    match guard.release() {
-        Err(error) if error.kind() == ErrorKind::Lost || !in_time => {
-            let cause = error.lost_cause().cloned().unwrap_or(LostCause::Expired);
-            Err(RunError::Lost { cause, after })
-        }
-        // The lock was ours while the body ran; the background finishes a failed release.
-        Ok(()) | Err(_) => Ok(value),
+        block_on(self.scoped().try_run(|held| async { body(held) }))?
     }
 }
 

@@ -6,10 +6,11 @@ use super::deadline::deadline;
 use super::hold::Granted;
 use super::keeper::Withdrawal;
 use super::shared::Shared;
-use crate::backend::{Acquire, Acquired};
+use crate::backend::{Acquire, Acquired, Names, Withdraw};
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::Lease;
+use crate::name::Name;
 
 /// An attempt under one holder id. Dropping it gives back whatever the store may have given.
 pub(super) struct Attempt<'a> {
@@ -40,7 +41,12 @@ impl<'a> Attempt<'a> {
         let had_ticket = self.known;
         self.known = true;
         let t0 = self.shared.clock.now();
-        let answer = self.shared.backend.acquire(&self.request).await;
+        let together = self.request.names.single().is_some() || self.shared.takes_names_together();
+        let answer = if together {
+            self.shared.backend.acquire(&self.request).await
+        } else {
+            self.ask_one_by_one().await
+        };
         match &answer {
             Ok(Acquired::Held(_)) => self.known = had_ticket,
             Err(error) if error.effect() == Effect::None => self.known = had_ticket,
@@ -48,6 +54,42 @@ impl<'a> Attempt<'a> {
             Ok(Acquired::Granted(_) | Acquired::Queued(_)) => self.t0 = t0,
         }
         answer
+    }
+
+    /// Takes several names from a store that can only do one at a time: in order, so that nobody waits in a circle, and
+    /// giving back what was taken as soon as one is refused.
+    async fn ask_one_by_one(&self) -> Result<Acquired> {
+        let mut leases = smallvec::SmallVec::new();
+        for name in self.request.names.as_slice() {
+            let single = Acquire {
+                names: Names::one(name.clone()),
+                ..self.request.clone()
+            };
+            match self.shared.backend.acquire(&single).await {
+                Ok(Acquired::Granted(granted)) => leases.extend(granted),
+                Ok(refused) => {
+                    self.give_back(leases.iter().map(|lease: &Lease| &lease.name))
+                        .await?;
+                    return Ok(refused);
+                }
+                Err(error) if leases.is_empty() => return Err(error),
+                // What was taken before is given back in the background.
+                Err(error) => return Err(error.with_effect(Effect::Unknown)),
+            }
+        }
+        Ok(Acquired::Granted(leases))
+    }
+
+    async fn give_back(&self, taken: impl DoubleEndedIterator<Item = &Name>) -> Result<()> {
+        for name in taken.rev() {
+            let request = Withdraw {
+                names: Names::one(name.clone()),
+                holder: self.request.holder.clone(),
+            };
+            let withdrawn = self.shared.backend.withdraw(&request).await;
+            withdrawn.map_err(|error| error.with_effect(Effect::Unknown))?;
+        }
+        Ok(())
     }
 
     /// Turns a grant into something to hold, unless it came too late to be believed in.

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::deadline::lock_ttl;
 use super::event::ReleaseOutcome;
 use super::handover::Handover;
@@ -176,6 +174,10 @@ impl Guard {
         }
     }
 
+    pub(super) fn hold(&self) -> &Arc<Hold> {
+        &self.held.0
+    }
+
     /// A view to give to others.
     #[must_use]
     pub fn held(&self) -> Held {
@@ -282,7 +284,7 @@ impl Guard {
             return Ok(hold.check().map_err(|cause| (hold.name().clone(), cause)));
         }
         let already_lost = hold.check().err();
-        let answer = hold.shared.backend.release(&release_request(hold)).await;
+        let answer = release(hold).await;
         let outcome = match answer {
             Ok(answers) => first_loss(hold, &answers)
                 .or(already_lost.map(|cause| (hold.name().clone(), cause))),
@@ -332,13 +334,22 @@ impl Guard {
     }
 }
 
-fn release_request(hold: &Hold) -> Release {
-    // In reverse, as several locks always are.
-    let grants: SmallVec<[(Name, Token); 1]> = hold.leases.iter().rev().cloned().collect();
-    Release::Grants {
-        holder: hold.holder.clone(),
-        grants,
+/// Ends the leases of a hold in reverse, as several locks always are; one answer per name.
+async fn release(hold: &Hold) -> Result<Vec<Released>> {
+    let grants = hold.leases.iter().rev().cloned();
+    if hold.shared.takes_names_together() || hold.leases.len() == 1 {
+        let request = Release::Grants {
+            holder: hold.holder.clone(),
+            grants: grants.collect(),
+        };
+        return hold.shared.backend.release(&request).await;
     }
+    let mut answers = Vec::with_capacity(hold.leases.len());
+    for (name, token) in grants {
+        let request = Release::grant(name, hold.holder.clone(), token);
+        answers.extend(hold.shared.backend.release(&request).await?);
+    }
+    Ok(answers)
 }
 
 fn first_loss(hold: &Hold, answers: &[Released]) -> Option<(Name, LostCause)> {

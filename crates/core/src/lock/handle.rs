@@ -16,9 +16,9 @@ use crate::backend::request::lock_delay_millis;
 use crate::backend::{Acquire, Blocked, Names};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::guarantees::AtomicNames;
 use crate::holder::{Holder, Owner};
 use crate::lease::{Metadata, Mode, ONE_UNIT, Ttl, Units};
+use crate::seeded::{Bug, planted};
 
 /// A lock that can be taken: one name or several, exclusive or shared, one unit or more.
 ///
@@ -251,6 +251,9 @@ impl Lock {
                 outcome.refused(NotAcquired::Unavailable);
                 Ok(None)
             }
+            Err(error) if planted(Bug::TimeoutAsRefusal) && error.kind() == ErrorKind::Timeout => {
+                Ok(None)
+            }
             Err(error) => Err(outcome.failed(error)),
         }
     }
@@ -312,9 +315,6 @@ impl Lock {
 
     pub(super) fn request(&self, spec: &Spec) -> Result<Acquire> {
         let can = self.shared.can();
-        if spec.names.single().is_none() && can.atomic_names != AtomicNames::All {
-            return Err(self.unsupported("several names at once"));
-        }
         if (spec.mode == Mode::Shared || spec.limit > ONE_UNIT) && !can.quantities {
             return Err(self.unsupported("shared locks and semaphores"));
         }

@@ -15,7 +15,8 @@ use super::renew::{next_look, renew_due};
 use super::shared::Shared;
 use crate::backend::{Names, Sweep, Withdraw};
 use crate::clock::Moment;
-use crate::error::Effect;
+use crate::error::{Effect, Result};
+use crate::guarantees::AtomicNames;
 use crate::holder::Holder;
 
 /// The keeper does not look more often than this, so that many holds cost one look and not one each.
@@ -256,12 +257,9 @@ async fn withdraw(
     clock: Arc<dyn crate::Clock>,
     withdrawal: Withdrawal,
 ) {
-    let request = Withdraw {
-        names: withdrawal.names,
-        holder: withdrawal.holder,
-    };
+    let requests = withdrawal_requests(&*backend, &withdrawal);
     loop {
-        match backend.withdraw(&request).await {
+        match withdraw_all(&*backend, &requests).await {
             Ok(_) => return,
             Err(error) if !error.is_retryable() && error.effect() == Effect::None => return,
             Err(_) => {}
@@ -272,4 +270,26 @@ async fn withdraw(
         }
         clock.sleep_until(again).await;
     }
+}
+
+/// One request, or one per name where the store takes only one at a time.
+fn withdrawal_requests(backend: &dyn crate::Backend, withdrawal: &Withdrawal) -> Vec<Withdraw> {
+    let request = |names| Withdraw {
+        names,
+        holder: withdrawal.holder.clone(),
+    };
+    if backend.describe().capabilities.atomic_names == AtomicNames::All {
+        return vec![request(withdrawal.names.clone())];
+    }
+    let names = withdrawal.names.as_slice().iter().rev();
+    names
+        .map(|name| request(Names::one(name.clone())))
+        .collect()
+}
+
+async fn withdraw_all(backend: &dyn crate::Backend, requests: &[Withdraw]) -> Result<()> {
+    for request in requests {
+        backend.withdraw(request).await?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use super::guard::{Guard, lost, withdraw_in_background};
 use super::handle::{Lock, Renewal, Spec};
 use super::handover::Handover;
 use super::hold::{Granted, Hold, LostCause};
+use super::idempotent::Idempotent;
 use super::shared::Shared;
 use crate::backend::{
     Backend, Holding, List, Names, Page, Release, Released, Renew, RenewItem, Renewed, Sweep, Swept,
@@ -119,6 +120,11 @@ impl Locks {
     /// Every holder brings its own idea of `permits` along, unless somebody has set the key's capacity in the store.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Lock {
         self.lock(key).limit(permits)
+    }
+
+    /// Work to be done once per key, whose result later callers get without doing it again.
+    pub fn idempotent(&self, key: impl AsRef<str>) -> Idempotent {
+        Idempotent::new(self.lock(key))
     }
 
     fn handle(&self, names: Result<Names>) -> Lock {

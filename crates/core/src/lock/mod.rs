@@ -11,6 +11,7 @@ mod guard;
 mod handle;
 mod handover;
 mod hold;
+mod idempotent;
 mod keeper;
 mod line;
 mod locks;
@@ -30,6 +31,7 @@ pub use guard::{Guard, Held};
 pub use handle::Lock;
 pub use handover::Handover;
 pub use hold::{LostCause, State};
+pub use idempotent::{Answer, Idempotent, IdempotentError};
 pub use locks::Locks;
 #[cfg(feature = "observe")]
 pub use observe::Warnings;

@@ -15,7 +15,7 @@ use super::scope::Scopes;
 use crate::backend::{Backend, Inbox, Watch};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::guarantees::Capabilities;
+use crate::guarantees::{AtomicNames, Capabilities};
 
 /// A function that is told what happens.
 pub(super) type Hook = Arc<dyn Fn(&LockEvent<'_>) + Send + Sync>;
@@ -65,6 +65,11 @@ impl Shared {
 
     pub(super) fn can(&self) -> &Capabilities {
         &self.backend.describe().capabilities
+    }
+
+    /// Whether one request may name several names.
+    pub(super) fn takes_names_together(&self) -> bool {
+        self.can().atomic_names == AtomicNames::All
     }
 
     pub(super) fn scheme(&self) -> &'static str {
