@@ -41,24 +41,17 @@ impl Pairs {
         }
     }
 
-    /// Notes that a grant of the store is this grant of the rule. New tokens must be larger on both sides.
-    fn pair(&mut self, name: &Name, theirs: Token, ours: Token) -> Verdict {
+    /// Notes that a grant of the store is this grant of the rule, for good.
+    fn token(&mut self, name: &Name, theirs: Token, ours: Token) -> Verdict {
         let key = (name.clone(), theirs);
         if let Some(known) = self.tokens.get(&key) {
             return same("the grant", known, &ours);
         }
         if self.tokens.values().any(|known| *known == ours) {
-            return Err(format!("{theirs:?} is a second token for one grant"));
+            return Err(format!("{theirs:?} is a second token for one grant, {ours:?}"));
         }
         self.tokens.insert(key, ours);
         Ok(())
-    }
-
-    fn token(&self, name: &Name, theirs: Token, ours: Token) -> Verdict {
-        match self.tokens.get(&(name.clone(), theirs)) {
-            Some(known) => same("the token", known, &ours),
-            None => Err(format!("{theirs:?} was never granted; the rule says {ours:?}")),
-        }
     }
 
     fn moment(&self, what: &str, theirs: Timestamp, ours: Timestamp) -> Verdict {
@@ -71,12 +64,12 @@ impl Pairs {
 
     pub(super) fn lease(&mut self, theirs: &Lease, ours: &Lease) -> Verdict {
         same("the name", &theirs.name, &ours.name)?;
-        self.pair(&ours.name, theirs.token, ours.token)?;
+        self.token(&ours.name, theirs.token, ours.token)?;
         self.moment("the end", theirs.expires_at, ours.expires_at)?;
         self.length("the time left", theirs.ttl, ours.ttl)
     }
 
-    fn holding(&self, name: &Name, theirs: &Holding, ours: &Holding) -> Verdict {
+    fn holding(&mut self, name: &Name, theirs: &Holding, ours: &Holding) -> Verdict {
         self.token(name, theirs.token, ours.token)?;
         self.moment("the end", theirs.expires_at, ours.expires_at)?;
         self.moment("the beginning", theirs.acquired_at, ours.acquired_at)?;
@@ -85,7 +78,7 @@ impl Pairs {
     }
 
     fn maybe_holding(
-        &self,
+        &mut self,
         name: &Name,
         theirs: Option<&Holding>,
         ours: Option<&Holding>,
@@ -97,7 +90,7 @@ impl Pairs {
         }
     }
 
-    fn blocked(&self, theirs: &Blocked, ours: &Blocked) -> Verdict {
+    fn blocked(&mut self, theirs: &Blocked, ours: &Blocked) -> Verdict {
         let facts = |b: &Blocked| (b.name.clone(), b.by, b.waiting, b.free_units);
         same("what is in the way", &facts(theirs), &facts(ours))?;
         if self.exact {
@@ -106,20 +99,20 @@ impl Pairs {
         self.maybe_holding(&ours.name, theirs.holding.as_ref(), ours.holding.as_ref())
     }
 
-    fn queued(&self, theirs: &Queued, ours: &Queued) -> Verdict {
+    fn queued(&mut self, theirs: &Queued, ours: &Queued) -> Verdict {
         same("the place", &theirs.position, &ours.position)?;
         self.length("the ticket", theirs.ttl, ours.ttl)?;
         self.blocked(&theirs.blocked, &ours.blocked)
     }
 
-    fn end(&self, name: &Name, theirs: &End, ours: &End) -> Verdict {
+    fn end(&mut self, name: &Name, theirs: &End, ours: &End) -> Verdict {
         same("how it ended", &(&theirs.how, theirs.holder), &(&ours.how, ours.holder))?;
         self.token(name, theirs.token, ours.token)?;
         self.moment("when it ended", theirs.at, ours.at)
     }
 
     /// A store may have forgotten how something ended, but it does not remember what was not.
-    fn not_held(&self, name: &Name, theirs: &NotHeld, ours: &NotHeld) -> Verdict {
+    fn not_held(&mut self, name: &Name, theirs: &NotHeld, ours: &NotHeld) -> Verdict {
         self.maybe_holding(name, theirs.current.as_ref(), ours.current.as_ref())?;
         match (&theirs.ended, &ours.ended) {
             (Some(theirs), Some(ours)) => self.end(name, theirs, ours),
@@ -187,7 +180,7 @@ impl Pairs {
         }
     }
 
-    fn released(&self, name: &Name, theirs: &Released, ours: &Released) -> Verdict {
+    fn released(&mut self, name: &Name, theirs: &Released, ours: &Released) -> Verdict {
         match (theirs, ours) {
             (Released::Released, Released::Released) => Ok(()),
             (Released::Forced(theirs), Released::Forced(ours)) if theirs.len() == ours.len() => {
@@ -199,7 +192,7 @@ impl Pairs {
         }
     }
 
-    fn confirmed(&self, theirs: &Confirmed, ours: &Confirmed) -> Verdict {
+    fn confirmed(&mut self, theirs: &Confirmed, ours: &Confirmed) -> Verdict {
         match (theirs, ours) {
             (Confirmed::Confirmed(theirs), Confirmed::Confirmed(ours)) => {
                 same("how many versions", &theirs.len(), &ours.len())
@@ -215,14 +208,16 @@ impl Pairs {
         }
     }
 
-    /// Grants by hand-over, in the order in which they were told.
+    /// Grants by hand-over, in the order in which they were told for each name.
     pub(super) fn events(&mut self, theirs: &[Event], ours: &[Event]) -> Verdict {
         let granted = |events: &[Event]| -> Vec<_> {
             let grant = |event: &Event| match &event.what {
                 What::Granted { holder, lease } => Some((*holder, lease.clone())),
                 What::Changed => None,
             };
-            events.iter().filter_map(grant).collect()
+            let mut grants: Vec<_> = events.iter().filter_map(grant).collect();
+            grants.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+            grants
         };
         let (theirs, ours) = (granted(theirs), granted(ours));
         same("how many were told of a grant", &theirs.len(), &ours.len())?;
@@ -234,7 +229,7 @@ impl Pairs {
     }
 
     /// A record as an onlooker sees it. One that is only history may be gone.
-    pub(super) fn record(&self, theirs: Option<&Record>, ours: &Record) -> Verdict {
+    pub(super) fn record(&mut self, theirs: Option<&Record>, ours: &Record) -> Verdict {
         if ours.is_idle() {
             return match theirs {
                 Some(theirs) if !theirs.is_idle() => differ(theirs, ours),
@@ -262,7 +257,7 @@ impl Pairs {
         self.claims(theirs, ours)
     }
 
-    fn grant(&self, name: &Name, theirs: &Grant, ours: &Grant) -> Verdict {
+    fn grant(&mut self, name: &Name, theirs: &Grant, ours: &Grant) -> Verdict {
         let facts = |g: &Grant| {
             let terms = (g.mode, g.units, g.lock_delay_ms);
             (g.holder, terms, g.owner.clone(), g.metadata.clone())
@@ -282,7 +277,7 @@ impl Pairs {
         same("the ticket", &facts(theirs), &facts(ours))
     }
 
-    fn claims(&self, theirs: &Record, ours: &Record) -> Verdict {
+    fn claims(&mut self, theirs: &Record, ours: &Record) -> Verdict {
         let name = &ours.name;
         same("how many claims", &theirs.claims.len(), &ours.claims.len())?;
         for (theirs, ours) in theirs.claims.iter().zip(ours.claims.iter()) {

@@ -91,6 +91,7 @@ mod tests {
     use leasehold_core::memory::Memory;
 
     use super::*;
+    use crate::fault::{FaultBackend, Faults};
 
     fn memory() -> (Arc<dyn Backend>, ManualClock) {
         let clock = ManualClock::new();
@@ -100,5 +101,24 @@ mod tests {
     #[test]
     fn memory_answers_as_the_rule_says() {
         check_model(2_000, memory);
+    }
+
+    /// A withdrawal that is done twice finds nothing the second time, which the rule would not say.
+    #[test]
+    fn a_backend_that_answers_otherwise_is_found_out() {
+        let faulty = || {
+            let (memory, clock) = memory();
+            let faults = Faults {
+                duplicate: 1.0,
+                ..Faults::NONE
+            };
+            let backend: Arc<dyn Backend> = Arc::new(FaultBackend::new(memory, faults, 1));
+            (backend, clock)
+        };
+        let run = std::panic::AssertUnwindSafe(|| check_model_seeded(500, 1, faulty));
+        let panic = std::panic::catch_unwind(run).unwrap_err();
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains("disagrees with the rule (seed 1)"), "{text}");
+        assert!(text.contains("Withdraw"), "{text}");
     }
 }

@@ -275,7 +275,7 @@ impl Player<'_> {
             By::Holder => (parties()[known.holder].clone(), lease.token),
             By::Stranger => (parties()[HOLDERS].clone(), lease.token),
             By::WrongToken => {
-                let wrong = Token::new(lease.token.get() + 1_000_000);
+                let wrong = Token::new(lease.token.get() ^ (1 << 52));
                 (parties()[known.holder].clone(), wrong)
             }
         }

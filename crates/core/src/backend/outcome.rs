@@ -45,7 +45,7 @@ pub struct Blocked {
     /// How soon the first change by time alone can come, counted by the store's clock; `None` if none will.
     #[serde(with = "option_millis")]
     pub change_in: Option<Duration>,
-    /// How many stand in the queue.
+    /// How many others stand in the queue.
     pub waiting: usize,
     /// How many units were free.
     pub free_units: u64,

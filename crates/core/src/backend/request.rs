@@ -94,7 +94,8 @@ pub struct Acquire {
     pub limit: Units,
     /// What to do if this holder has the names already.
     pub own: Own,
-    /// Ask for a place in the queue instead of a refusal. One name only.
+    /// Ask for a place in the queue instead of a refusal. One name only. A refused request without this gives up the
+    /// place its holder may have had.
     pub queue: Option<Queue>,
     /// Quarantine after a lease that runs out, in milliseconds.
     pub lock_delay_ms: u32,

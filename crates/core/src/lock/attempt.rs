@@ -18,6 +18,8 @@ pub(super) struct Attempt<'a> {
     pub(super) request: Acquire,
     /// Whether the store may know of this holder.
     known: bool,
+    /// Whether a request got no answer and may still be on its way, so that a later answer does not settle it.
+    in_doubt: bool,
     /// When the last request left that the store has answered.
     t0: Moment,
 }
@@ -29,6 +31,7 @@ impl<'a> Attempt<'a> {
             shared,
             request,
             known: false,
+            in_doubt: false,
             t0,
         }
     }
@@ -48,9 +51,10 @@ impl<'a> Attempt<'a> {
             self.ask_one_by_one().await
         };
         match &answer {
-            Ok(Acquired::Held(_)) => self.known = had_ticket,
+            // A refusal without a wish to be queued has also given up the place in the queue.
+            Ok(Acquired::Held(_)) => self.known = self.in_doubt,
             Err(error) if error.effect() == Effect::None => self.known = had_ticket,
-            Err(_) => {}
+            Err(_) => self.in_doubt = true,
             Ok(Acquired::Granted(_) | Acquired::Queued(_)) => self.t0 = t0,
         }
         answer

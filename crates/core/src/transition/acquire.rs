@@ -4,34 +4,45 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::settle::{Wish, capacity, room_for, settle};
+use super::release::leave_queue;
+use super::settle::{Wish, capacity, move_up, room_for, settle};
 use super::{Env, Events, Step, touch};
 use crate::backend::outcome::Queued;
 use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Own, Queue};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
+use crate::holder::HolderDigest;
 use crate::lease::{Lease, Units};
 use crate::record::{Grant, Record, Ticket};
 
 /// Takes all names or none.
 ///
 /// A name is free for a request if its wish fits beside the grants and claims that are there, no lock delay runs,
-/// and nobody stands in the queue. A name this holder has already counts as free, and keeps its token.
+/// and nobody stands in the queue. A name this holder has already counts as free, and keeps its token. A refused request
+/// that does not ask to be queued gives up the place in the queue its holder may have had.
 pub fn acquire(records: &mut [Record], request: &Acquire, env: &mut Env) -> Step<Result<Acquired>> {
     let mut events = Events::new();
     for record in records.iter_mut() {
         settle(record, env, &mut events);
     }
-    let outcome = decide(records, request, env);
+    let outcome = decide(records, request, env, &mut events);
     Step { outcome, events }
 }
 
-fn decide(records: &mut [Record], request: &Acquire, env: &mut Env) -> Result<Acquired> {
+fn decide(
+    records: &mut [Record],
+    request: &Acquire,
+    env: &mut Env,
+    events: &mut Events,
+) -> Result<Acquired> {
     let mut blocked = Vec::new();
     for record in records.iter() {
         match free_for(record, request, env.now)? {
             Ok(()) => {}
-            Err(by) => blocked.push(describe(record, by, request.limit, env.now)),
+            Err(by) => blocked.push(Blocked {
+                waiting: others_waiting(record, request.holder.digest()),
+                ..describe(record, by, request.limit, env.now)
+            }),
         }
     }
     if blocked.is_empty() {
@@ -49,7 +60,28 @@ fn decide(records: &mut [Record], request: &Acquire, env: &mut Env) -> Result<Ac
             blocked.remove(0),
             env,
         ))),
-        _ => Ok(Acquired::Held(blocked)),
+        (_, records) => {
+            for record in records {
+                stop_waiting(record, request.holder.digest(), env, events);
+            }
+            Ok(Acquired::Held(blocked))
+        }
+    }
+}
+
+fn others_waiting(record: &Record, holder: HolderDigest) -> usize {
+    record
+        .tickets
+        .iter()
+        .filter(|ticket| ticket.holder != holder)
+        .count()
+}
+
+/// Whoever asks without a wish to be queued waits no longer, and so leaves the place it had.
+fn stop_waiting(record: &mut Record, holder: HolderDigest, env: &mut Env, events: &mut Events) {
+    if leave_queue(record, holder) > 0 {
+        touch(record, env);
+        move_up(record, env, events);
     }
 }
 
@@ -162,10 +194,7 @@ fn enqueue(
     Queued {
         position: position.unwrap_or(tickets.len() - 1),
         ttl: request.ttl.as_duration(),
-        blocked: Blocked {
-            waiting: tickets.len(),
-            ..blocked
-        },
+        blocked,
     }
 }
 

@@ -192,7 +192,7 @@ pub fn withdraw(records: &mut [Record], request: &Withdraw, env: &mut Env) -> St
     }
 }
 
-fn leave_queue(record: &mut Record, holder: HolderDigest) -> usize {
+pub(super) fn leave_queue(record: &mut Record, holder: HolderDigest) -> usize {
     let before = record.tickets.len();
     if before > 0 {
         record.tickets.retain(|ticket| ticket.holder != holder);

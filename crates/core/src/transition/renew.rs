@@ -5,10 +5,10 @@ use super::release::not_held;
 use super::settle::settle;
 use super::{Env, Events, Step, changed, touch};
 use crate::backend::outcome::Queued;
-use crate::backend::{BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
+use crate::backend::{Blocked, BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::lease::{Lease, Ttl};
+use crate::lease::Ttl;
 use crate::record::{Grant, Record};
 use crate::seeded::{Bug, planted};
 
@@ -98,7 +98,10 @@ fn renew_ticket(record: &mut Record, item: &RenewItem, env: &Env, events: &mut E
     ticket.expires_at = ticket.expires_at.max(env.now.after(ttl.as_duration()));
     let limit = ticket.limit;
     touch(record, env);
-    let blocked = describe(record, BlockedBy::Queue, limit, env.now);
+    let blocked = Blocked {
+        waiting: record.tickets.len() - 1,
+        ..describe(record, BlockedBy::Queue, limit, env.now)
+    };
     Renewed::Queued(Queued {
         position,
         ttl: ttl.as_duration(),
@@ -112,17 +115,4 @@ fn missing(record: &Record, item: &RenewItem) -> Renewed {
         RenewWhat::Ticket => None,
     };
     Renewed::NotHeld(not_held(record, item.holder.digest(), token))
-}
-
-/// Shorthand used by stores that answer with the lease itself.
-impl Renewed {
-    /// The lease, if it goes on.
-    #[must_use]
-    pub fn lease(&self) -> Option<&Lease> {
-        if let Self::Renewed(lease) = self {
-            Some(lease)
-        } else {
-            None
-        }
-    }
 }

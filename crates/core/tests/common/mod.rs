@@ -23,7 +23,7 @@ use leasehold_core::backend::{
 use leasehold_core::lock::LocksBuilder;
 use leasehold_core::memory::Memory;
 use leasehold_core::{
-    Backend, Description, Error, Locks, ManualClock, Name, Record, Result, Token,
+    Backend, Clock, Description, Error, Locks, ManualClock, Name, Record, Result, Token,
 };
 
 /// A boxed future of one thread.
@@ -59,6 +59,11 @@ pub struct Yielding {
     pub effects: AtomicUsize,
     /// Calls of `renew` that took effect.
     pub renewals: AtomicUsize,
+    /// Verbs that get no answer.
+    frozen: Mutex<HashSet<&'static str>>,
+    /// How long a renewal takes.
+    renewal_takes: Mutex<Duration>,
+    clock: ManualClock,
 }
 
 impl Yielding {
@@ -74,12 +79,27 @@ impl Yielding {
             forced: Mutex::default(),
             effects: AtomicUsize::new(0),
             renewals: AtomicUsize::new(0),
+            frozen: Mutex::default(),
+            renewal_takes: Mutex::default(),
+            clock: clock.clone(),
         }
+    }
+
+    /// From now on this verb gets no answer, and has no effect.
+    pub fn freeze(&self, verb: &'static str) {
+        self.frozen.lock().unwrap().insert(verb);
+    }
+
+    /// From now on a renewal takes this long.
+    pub fn slow_down_renewal(&self, takes: Duration) {
+        *self.renewal_takes.lock().unwrap() = takes;
     }
 
     /// What the store has of a name right now, without any pause.
     pub fn peek(&self, name: &Name) -> Option<Record> {
-        now_or_never(self.inner.get(name)).expect("the memory store answers at once").expect("and never fails")
+        now_or_never(self.inner.get(name))
+            .expect("the memory store answers at once")
+            .expect("and never fails")
     }
 
     /// Whether a grant was ended by force.
@@ -87,8 +107,11 @@ impl Yielding {
         self.forced.lock().unwrap().contains(&(name.clone(), token))
     }
 
-    async fn around<T>(&self, effect: impl Future<Output = T>) -> T {
+    async fn around<T>(&self, verb: &'static str, effect: impl Future<Output = T>) -> T {
         pause().await;
+        if self.frozen.lock().unwrap().contains(verb) {
+            std::future::pending::<()>().await;
+        }
         let answer = effect.await;
         self.effects.fetch_add(1, Ordering::Relaxed);
         pause().await;
@@ -113,15 +136,19 @@ impl Backend for Yielding {
         if request.queue.is_some() && !self.description.capabilities.queue {
             return Err(Error::unsupported("this store has no queue, and said so"));
         }
-        self.around(self.inner.acquire(request)).await
+        self.around("acquire", self.inner.acquire(request)).await
     }
 
     async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
         let effect = async {
             self.renewals.fetch_add(1, Ordering::Relaxed);
+            let takes = *self.renewal_takes.lock().unwrap();
+            if !takes.is_zero() {
+                self.clock.sleep_until(self.clock.now().after(takes)).await;
+            }
             self.inner.renew(request).await
         };
-        self.around(effect).await
+        self.around("renew", effect).await
     }
 
     async fn release(&self, request: &Release) -> Result<Vec<Released>> {
@@ -130,35 +157,37 @@ impl Backend for Yielding {
             self.note_forced(request, &answers);
             Ok(answers)
         };
-        self.around(effect).await
+        self.around("release", effect).await
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
-        self.around(self.inner.confirm(request)).await
+        self.around("confirm", self.inner.confirm(request)).await
     }
 
     async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn> {
-        self.around(self.inner.withdraw(request)).await
+        self.around("withdraw", self.inner.withdraw(request)).await
     }
 
     async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet> {
-        self.around(self.inner.set_capacity(request)).await
+        self.around("set_capacity", self.inner.set_capacity(request))
+            .await
     }
 
     async fn get(&self, name: &Name) -> Result<Option<Record>> {
-        self.around(self.inner.get(name)).await
+        self.around("get", self.inner.get(name)).await
     }
 
     async fn list(&self, request: &List) -> Result<Page<Record>> {
-        self.around(self.inner.list(request)).await
+        self.around("list", self.inner.list(request)).await
     }
 
     async fn sweep(&self, request: &Sweep) -> Result<Swept> {
-        self.around(self.inner.sweep(request)).await
+        self.around("sweep", self.inner.sweep(request)).await
     }
 
     async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
-        let capable = self.description.capabilities.watch || (name.is_none() && self.description.capabilities.queue);
+        let capable = self.description.capabilities.watch
+            || (name.is_none() && self.description.capabilities.queue);
         if !capable {
             return Err(Error::unsupported("this store tells nobody, and said so"));
         }
@@ -174,7 +203,7 @@ impl Backend for Yielding {
                 count.fetch_sub(1, Ordering::Relaxed);
             }))
         };
-        self.around(arm).await
+        self.around("watch", arm).await
     }
 }
 
@@ -241,7 +270,12 @@ impl World {
         let clock = ManualClock::new();
         let store = Arc::new(Yielding::new(&clock, can));
         let build = |owner: &str| builder(&store, &clock).owner(owner).build().unwrap();
-        Self { locks: build("us"), other: build("them"), clock, store }
+        Self {
+            locks: build("us"),
+            other: build("them"),
+            clock,
+            store,
+        }
     }
 
     pub fn name(&self, key: &str) -> Name {
@@ -249,11 +283,15 @@ impl World {
     }
 
     pub fn grants(&self, key: &str) -> usize {
-        self.store.peek(&self.name(key)).map_or(0, |record| record.grants.len())
+        self.store
+            .peek(&self.name(key))
+            .map_or(0, |record| record.grants.len())
     }
 
     pub fn tickets(&self, key: &str) -> usize {
-        self.store.peek(&self.name(key)).map_or(0, |record| record.tickets.len())
+        self.store
+            .peek(&self.name(key))
+            .map_or(0, |record| record.tickets.len())
     }
 
     /// Lets the background finish, and waiters ask again where nobody tells them; far less than a ttl.
@@ -281,7 +319,11 @@ impl World {
         note("waiters of ours", self.locks.waiting(), 0);
         note("holds of theirs", self.other.held(), 0);
         note("waiters of theirs", self.other.waiting(), 0);
-        note("watches of a name", self.store.name_watches.load(Ordering::Relaxed), 0);
+        note(
+            "watches of a name",
+            self.store.name_watches.load(Ordering::Relaxed),
+            0,
+        );
         // One for each of the two keepers, which may have planned a look before they knew that nothing is left.
         note("sleepers", self.clock.sleepers(), 2);
         left
@@ -327,7 +369,10 @@ impl Seeded {
 
 /// How much more than usual to do: `LEASEHOLD_LONG` asks for twenty times as much.
 pub fn effort() -> usize {
-    #[allow(clippy::disallowed_methods, reason = "a test is told by its environment how long it may take")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a test is told by its environment how long it may take"
+    )]
     let long = std::env::var("LEASEHOLD_LONG").is_ok_and(|value| !value.is_empty() && value != "0");
     if long { 20 } else { 1 }
 }
