@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use leasehold_core::{AtomicNames, Description, Fairness, Fencing};
 
-use crate::harness::Time;
+use crate::harness::{Harness, Time};
 use crate::scene::Scene;
 
 /// What a case runs as.
@@ -38,11 +38,11 @@ impl Case {
 
     /// The first thing this backend lacks for the case.
     #[must_use]
-    pub fn lacks(&self, what: &Description, time: Time) -> Option<Need> {
+    pub fn lacks(&self, what: &Description, harness: &dyn Harness) -> Option<Need> {
         self.needs
             .iter()
             .copied()
-            .find(|need| !need.is_met(what, time))
+            .find(|need| !need.is_met(what, harness))
     }
 
     pub(crate) fn alone(mut self) -> Self {
@@ -86,6 +86,8 @@ pub enum Need {
     Fencing,
     /// The harness moves the store's time.
     VirtualTime,
+    /// The harness can cut the store off.
+    Sever,
 }
 
 impl Need {
@@ -104,10 +106,11 @@ impl Need {
             Self::AtomicFacts => "atomic_facts",
             Self::Fencing => "fencing",
             Self::VirtualTime => "virtual time",
+            Self::Sever => "sever",
         }
     }
 
-    fn is_met(self, what: &Description, time: Time) -> bool {
+    fn is_met(self, what: &Description, harness: &dyn Harness) -> bool {
         let can = &what.capabilities;
         match self {
             Self::Queue => can.queue,
@@ -120,7 +123,8 @@ impl Need {
             Self::AtomicNames => can.atomic_names == AtomicNames::All,
             Self::AtomicFacts => can.atomic_facts,
             Self::Fencing => what.guarantees.fencing != Fencing::None,
-            Self::VirtualTime => time == Time::Virtual,
+            Self::VirtualTime => harness.time() == Time::Virtual,
+            Self::Sever => harness.can_sever(),
         }
     }
 }

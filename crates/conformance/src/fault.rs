@@ -11,9 +11,7 @@ use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Released,
     Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
-use leasehold_core::{
-    Backend, Description, Effect, Error, ErrorKind, Name, Record, Result,
-};
+use leasehold_core::{Backend, Description, Effect, Error, ErrorKind, Name, Record, Result};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

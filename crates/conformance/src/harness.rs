@@ -56,6 +56,11 @@ pub trait Harness: Send + Sync + 'static {
         false
     }
 
+    /// Whether [`sever`](Self::sever) does anything.
+    fn can_sever(&self) -> bool {
+        false
+    }
+
     /// Cuts the store off from its callers until the returned value is dropped, where that can be done.
     async fn sever(&self) -> Option<Severed> {
         None

@@ -70,7 +70,7 @@ fn trial(
     store: &Arc<RwLock<()>>,
 ) -> Trial {
     match found {
-        Ok(description) => match case.lacks(description, harness.time()) {
+        Ok(description) => match case.lacks(description, &**harness) {
             Some(need) => left_out(&case, &format!("needs {}", need.as_str())),
             None => Trial::test(case.path(), {
                 let (harness, store) = (Arc::clone(harness), Arc::clone(store));

@@ -15,6 +15,10 @@ pub trait Collection: Default {
     type Item;
     /// How many there are.
     fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     /// All of them, in order.
     fn iter(&self) -> impl DoubleEndedIterator<Item = &Self::Item>;
     /// Keeps those the predicate likes.

@@ -8,12 +8,13 @@ use smallvec::SmallVec;
 
 use crate::backend::{Holding, InboxId};
 use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{HolderDigest, Owner};
-use crate::lease::{Kind, Metadata, Mode, Token, Ttl, Units};
+use crate::lease::{Kind, Metadata, Mode, Token, Units};
 use crate::name::Name;
 use crate::rare::Rare;
 
-/// The version of the stored form of a [`Record`]. A store refuses records of a version it does not know.
+/// The version of the stored form of a [`Record`]. Records of any other version are refused.
 pub const RECORD_SCHEMA: u16 = 1;
 
 /// Everything a store knows about one name.
@@ -235,10 +236,81 @@ impl Record {
     }
 }
 
-impl Ticket {
-    /// The time to live its holder asked for, counted from `now`.
-    #[must_use]
-    pub fn ttl_at(&self, now: Timestamp) -> Option<Ttl> {
-        Ttl::new(self.expires_at.since(now)).ok()
+/// A record with the version of its form, as stores that keep bytes write it.
+#[derive(Serialize, Deserialize)]
+struct Stored<R> {
+    schema: u16,
+    record: R,
+}
+
+impl Record {
+    /// The record as bytes (JSON), with the version of their form.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if it cannot be written, which no record should cause.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let stored = Stored {
+            schema: RECORD_SCHEMA,
+            record: self,
+        };
+        serde_json::to_vec(&stored).map_err(|error| {
+            Error::new(ErrorKind::Internal, "a record could not be written").with_source(error)
+        })
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the bytes are not a record, or one of a form this version does not know.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let corrupt = |detail: String| Error::new(ErrorKind::Corrupt, detail);
+        let stored: Stored<serde_json::Value> = serde_json::from_slice(bytes).map_err(|error| {
+            corrupt("this is not a stored record".to_owned()).with_source(error)
+        })?;
+        if stored.schema != RECORD_SCHEMA {
+            return Err(corrupt(format!(
+                "this record has form {}, but only {RECORD_SCHEMA} is known here",
+                stored.schema
+            )));
+        }
+        serde_json::from_value(stored.record)
+            .map_err(|error| corrupt("this stored record is damaged".to_owned()).with_source(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let mut record = Record::new(Name::new("n", "k").unwrap());
+        record.grants.push(Grant {
+            holder: crate::Holder::random().digest(),
+            token: Token::new(7),
+            acquired_at: Timestamp::from_millis(1),
+            expires_at: Timestamp::from_millis(2),
+            mode: Mode::Exclusive,
+            units: crate::ONE_UNIT,
+            lock_delay_ms: 0,
+            owner: Owner::new("o").unwrap(),
+            metadata: None,
+        });
+        record
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was_written() {
+        let record = record();
+        assert_eq!(Record::decode(&record.encode().unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn an_unknown_or_damaged_form_is_refused_not_guessed() {
+        let text = String::from_utf8(record().encode().unwrap()).unwrap();
+        let newer = text.replacen("\"schema\":1", "\"schema\":2", 1);
+        let kind = |bytes: &str| Record::decode(bytes.as_bytes()).unwrap_err().kind();
+        assert_eq!(kind(&newer), ErrorKind::Corrupt);
+        assert_eq!(kind(&text[..text.len() / 2]), ErrorKind::Corrupt);
+        assert_eq!(kind(""), ErrorKind::Corrupt);
     }
 }

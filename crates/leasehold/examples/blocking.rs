@@ -1,5 +1,7 @@
 //! The same locks without async: threads, and no runtime in this program.
 
+#![allow(clippy::print_stdout, reason = "examples talk to people")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -30,14 +32,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for worker in workers {
         worker.join().map_err(|_| "a worker panicked")??;
     }
-    println!("400 increments by four threads: {}", counter.load(Ordering::SeqCst));
+    println!(
+        "400 increments by four threads: {}",
+        counter.load(Ordering::SeqCst)
+    );
     assert_eq!(counter.load(Ordering::SeqCst), 400);
 
     // A thread may take its own lock again, and releases it as often.
     let lock = stock.lock("sku-1");
     let outer = lock.acquire()?;
     let inner = lock.acquire()?;
-    println!("held by this thread: {}, {} times", lock.is_held_by_current_thread(), outer.depth());
+    println!(
+        "held by this thread: {}, {} times",
+        lock.is_held_by_current_thread(),
+        outer.depth()
+    );
     inner.release()?;
     outer.release()?;
     Ok(())

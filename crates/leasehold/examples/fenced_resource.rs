@@ -1,5 +1,7 @@
 //! The checking half of fencing: a resource that refuses a token lower than one it has seen.
 
+#![allow(clippy::print_stdout, reason = "examples talk to people")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,14 +28,19 @@ impl Account {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = leasehold::connect("memory:").await?;
-    let locks = Locks::new(store).namespace("accounts").ttl(Duration::from_millis(200)).build()?;
+    let locks = Locks::new(store)
+        .namespace("accounts")
+        .ttl(Duration::from_millis(200))
+        .build()?;
     let mut accounts = BTreeMap::from([("alice", Account::default())]);
     let alice = accounts.get_mut("alice").ok_or("no such account")?;
 
     // The first holder reads, and is then paused for longer than its lease.
     let slow = locks.lock("alice").acquire().await?;
     let seen = alice.balance;
-    SystemClock.sleep_until(SystemClock.now().after(Duration::from_millis(300))).await;
+    SystemClock
+        .sleep_until(SystemClock.now().after(Duration::from_millis(300)))
+        .await;
 
     // Meanwhile the lease has run out and somebody else does the work.
     let quick = locks.lock("alice").acquire().await?;

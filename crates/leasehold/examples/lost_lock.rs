@@ -1,5 +1,7 @@
 //! What a holder sees when its lock is taken away, and what `run` makes of it.
 
+#![allow(clippy::print_stdout, reason = "examples talk to people")]
+
 use std::time::Duration;
 
 use leasehold::lock::RunError;
@@ -8,7 +10,11 @@ use leasehold::{Clock, Locks, SystemClock};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = leasehold::connect("memory:").await?;
-    let jobs = Locks::new(store).namespace("jobs").ttl(Duration::from_millis(300)).owner("worker-1").build()?;
+    let jobs = Locks::new(store)
+        .namespace("jobs")
+        .ttl(Duration::from_millis(300))
+        .owner("worker-1")
+        .build()?;
 
     // An administrator ends a lock that looks stuck; the body stops at its next await.
     let admin = jobs.clone();
@@ -17,7 +23,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .renewing()
         .run(|_held| async move {
             admin.force_release("import", "stuck since noon").await?;
-            SystemClock.sleep_until(SystemClock.now().after(Duration::from_secs(60))).await;
+            SystemClock
+                .sleep_until(SystemClock.now().after(Duration::from_secs(60)))
+                .await;
             unreachable!("the body was stopped");
             #[allow(unreachable_code, reason = "names the type of the body's result")]
             Ok::<(), leasehold::Error>(())

@@ -1,5 +1,7 @@
 //! Do something once: one caller does the work, the others get its stored result.
 
+#![allow(clippy::print_stdout, reason = "examples talk to people")]
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +18,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let callers = (0..10).map(|_| {
         let (payments, charges) = (payments.clone(), charges.clone());
         tokio::spawn(async move {
-            let once = payments.idempotent("order-12345").keep_for(Duration::from_secs(3600));
+            let once = payments
+                .idempotent("order-12345")
+                .keep_for(Duration::from_secs(3600));
             once.run(|_held| async {
                 charges.fetch_add(1, Ordering::SeqCst);
                 Ok::<_, Infallible>("receipt-1".to_owned())
@@ -26,7 +30,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     for caller in callers.collect::<Vec<_>>() {
         let answer = caller.await??;
-        println!("{} ({})", answer.value, if answer.fresh { "charged" } else { "found" });
+        println!(
+            "{} ({})",
+            answer.value,
+            if answer.fresh { "charged" } else { "found" }
+        );
     }
     assert_eq!(charges.load(Ordering::SeqCst), 1);
     Ok(())

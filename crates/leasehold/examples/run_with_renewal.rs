@@ -1,5 +1,7 @@
 //! Work that takes longer than the lease: kept alive while it runs, stopped if the lock is lost.
 
+#![allow(clippy::print_stdout, reason = "examples talk to people")]
+
 use std::time::Duration;
 
 use leasehold::{Clock, Locks, SystemClock};
@@ -20,7 +22,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .run(|held| async move {
             let mut rows = 0;
             for _ in 0..10 {
-                SystemClock.sleep_until(SystemClock.now().after(Duration::from_millis(100))).await;
+                SystemClock
+                    .sleep_until(SystemClock.now().after(Duration::from_millis(100)))
+                    .await;
                 held.check()?; // before every step that must not happen without the lock
                 rows += 100;
             }

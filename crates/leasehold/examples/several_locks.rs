@@ -1,5 +1,7 @@
 //! A seat and its payment, all or nothing, from many buyers at once, without deadlock.
 
+#![allow(clippy::print_stdout, reason = "examples talk to people")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,7 +11,10 @@ use leasehold::{Keys, Locks};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = leasehold::connect("memory:").await?;
-    let cinema = Locks::new(store).namespace("cinema").ttl(Duration::from_secs(10)).build()?;
+    let cinema = Locks::new(store)
+        .namespace("cinema")
+        .ttl(Duration::from_secs(10))
+        .build()?;
     let sold = Arc::new(AtomicU32::new(0));
 
     let buyers = (0..20).map(|buyer| {
@@ -29,13 +34,23 @@ async fn buy(cinema: &Locks, sold: &AtomicU32, buyer: u32) -> Result<(), leaseho
     let seat = keys.join(["show", "7", "seat", "A12"])?;
     let account = keys.join(["account", &buyer.to_string()])?;
     // Some name the account first, some the seat: the order does not matter.
-    let both = if buyer % 2 == 0 { [&seat, &account] } else { [&account, &seat] };
-    let guard = cinema.all(both).acquire_within(Duration::from_secs(5)).await?;
+    let both = if buyer % 2 == 0 {
+        [&seat, &account]
+    } else {
+        [&account, &seat]
+    };
+    let guard = cinema
+        .all(both)
+        .acquire_within(Duration::from_secs(5))
+        .await?;
     if sold.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await; // pay
         guard.check()?;
         sold.fetch_add(1, Ordering::SeqCst);
-        println!("buyer {buyer} paid for {seat} under token {:?}", guard.token_of(&seat));
+        println!(
+            "buyer {buyer} paid for {seat} under token {:?}",
+            guard.token_of(&seat)
+        );
     }
     guard.release().await
 }

@@ -39,6 +39,12 @@ pub fn registry() -> Registry {
     Registry::new().register("memory", connect_memory)
 }
 
+/// What every store of this build is, can do and promises, without opening one.
+#[must_use]
+pub fn descriptions() -> Vec<Description> {
+    vec![memory::description()]
+}
+
 /// Opens a store by its URL, for example `memory:`.
 ///
 /// # Errors

@@ -9,7 +9,11 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(an_heir_takes_the_lease_over_with_its_token, ["S5", "adopt"], Adopt),
+        case!(
+            an_heir_takes_the_lease_over_with_its_token,
+            ["S5", "adopt"],
+            Adopt
+        ),
         case!(the_old_holder_can_do_nothing_more, ["S5"], Adopt),
         case!(handing_a_lease_over_twice_answers_the_same, ["S9"], Adopt),
         case!(an_expired_lease_has_no_heir, ["S6"], Adopt),
@@ -18,8 +22,13 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn bequest(s: &Scene, from: &Party, lease: &Lease, to: &Party) -> RenewItem {
-    RenewItem::lease(lease.name.clone(), from.holder.clone(), lease.token, s.long())
-        .heir(to.holder.clone(), to.owner.clone())
+    RenewItem::lease(
+        lease.name.clone(),
+        from.holder.clone(),
+        lease.token,
+        s.long(),
+    )
+    .heir(to.holder.clone(), to.owner.clone())
 }
 
 async fn an_heir_takes_the_lease_over_with_its_token(s: Scene) {
@@ -28,7 +37,10 @@ async fn an_heir_takes_the_lease_over_with_its_token(s: Scene) {
     let answer = s.renew_item(bequest(&s, &a, &lease, &b)).await;
     assert_eq!(answer.lease().map(|l| l.token), Some(lease.token));
     let grant = s.record(&name).await.grants[0].clone();
-    assert_eq!((grant.holder, grant.owner.clone()), (b.holder.digest(), b.owner.clone()));
+    assert_eq!(
+        (grant.holder, grant.owner.clone()),
+        (b.holder.digest(), b.owner.clone())
+    );
     assert_eq!(s.take(&b, &name).await.token, lease.token);
     s.give_up(&b, &lease).await;
 }
@@ -66,7 +78,9 @@ async fn an_expired_lease_has_no_heir(s: Scene) {
 async fn a_stranger_cannot_name_an_heir(s: Scene) {
     let (name, a, b) = (s.name("k"), Party::new("a"), Party::new("b"));
     let lease = s.take(&a, &name).await;
-    let answer = s.renew_item(bequest(&s, &b, &lease, &Party::new("c"))).await;
+    let answer = s
+        .renew_item(bequest(&s, &b, &lease, &Party::new("c")))
+        .await;
     assert!(matches!(answer, Renewed::NotHeld(_)), "{answer:?}");
     assert_eq!(s.record(&name).await.grants[0].holder, a.holder.digest());
 }

@@ -10,11 +10,23 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(an_expired_lease_with_a_delay_keeps_the_name_closed, ["lock-delay", "L1"]),
+        case!(
+            an_expired_lease_with_a_delay_keeps_the_name_closed,
+            ["lock-delay", "L1"]
+        ),
         case!(a_release_needs_no_delay, ["lock-delay"]),
         case!(a_forced_end_needs_no_delay, ["lock-delay"]),
-        case!(the_delay_ends_to_the_millisecond, ["lock-delay"], VirtualTime),
-        case!(a_waiter_is_served_after_the_delay, ["lock-delay", "L2"], Queue, VirtualTime),
+        case!(
+            the_delay_ends_to_the_millisecond,
+            ["lock-delay"],
+            VirtualTime
+        ),
+        case!(
+            a_waiter_is_served_after_the_delay,
+            ["lock-delay", "L2"],
+            Queue,
+            VirtualTime
+        ),
     ]
 }
 
@@ -43,7 +55,8 @@ async fn a_release_needs_no_delay(s: Scene) {
 
 async fn a_forced_end_needs_no_delay(s: Scene) {
     let name = s.name("k");
-    s.grant(&delayed(&s, &Party::new("a"), Duration::from_secs(600))).await;
+    s.grant(&delayed(&s, &Party::new("a"), Duration::from_secs(600)))
+        .await;
     s.force(&name, None).await;
     s.take(&Party::new("b"), &name).await;
 }

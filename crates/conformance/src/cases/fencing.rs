@@ -22,24 +22,22 @@ pub(super) fn cases() -> Vec<Case> {
             Fencing,
             Reservations
         ),
-        case!(
-            tokens_grow_along_the_queue,
-            ["S3"],
-            Fencing,
-            Queue
-        ),
+        case!(tokens_grow_along_the_queue, ["S3"], Fencing, Queue),
         case!(
             tokens_of_units_held_together_differ,
             ["S3"],
             Fencing,
             Quantities
         ),
-        case!(tokens_survive_json, ["S3"], Fencing),
         case!(
-            tokens_never_repeat_under_contention,
-            ["S3", "S1"],
-            Fencing
-        ),
+            neither_tokens_nor_versions_come_back_once_a_name_is_forgotten,
+            ["S3", "S15", "S2-18"],
+            Fencing,
+            VirtualTime
+        )
+        .alone(),
+        case!(tokens_survive_json, ["S3"], Fencing),
+        case!(tokens_never_repeat_under_contention, ["S3", "S1"], Fencing),
     ]
 }
 
@@ -106,11 +104,26 @@ async fn tokens_of_units_held_together_differ(s: Scene) {
     let name = s.name("k");
     let mut last = Token::new(0);
     for holder in ["a", "b", "c"] {
-        let request = s
-            .ask(&Party::new(holder), &name)
-            .units(units(1), units(3));
+        let request = s.ask(&Party::new(holder), &name).units(units(1), units(3));
         grew(&mut last, s.grant(&request).await.token, "another unit");
     }
+}
+
+/// A day is longer than any store remembers an ended lease.
+async fn neither_tokens_nor_versions_come_back_once_a_name_is_forgotten(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let first = s.take(&a, &name).await;
+    for _ in 0..100 {
+        s.renew(&a, &first, s.long()).await;
+    }
+    let version = s.record(&name).await.version;
+    s.give_up(&a, &first).await;
+    s.pass(std::time::Duration::from_secs(86_400)).await;
+    s.sweep_all().await;
+    assert_eq!(s.get(&name).await, None, "it should be forgotten by now");
+    let second = s.take(&a, &name).await;
+    assert!(second.token > first.token);
+    assert!(s.record(&name).await.version > version);
 }
 
 async fn tokens_survive_json(s: Scene) {
@@ -141,7 +154,10 @@ async fn tokens_never_repeat_under_contention(s: Scene) {
     let mut seen = BTreeSet::new();
     for task in tasks {
         let tokens = task.await.unwrap();
-        assert!(tokens.is_sorted(), "one task saw tokens go back: {tokens:?}");
+        assert!(
+            tokens.is_sorted(),
+            "one task saw tokens go back: {tokens:?}"
+        );
         for token in tokens {
             assert!(seen.insert(token), "{token:?} was given twice");
         }

@@ -97,7 +97,9 @@ async fn a_late_copy_of_a_force_leaves_the_next_grant(s: Scene) {
     forced(s.force(&name, Some(old.token)).await);
     let new = s.take(&a, &name).await;
     let late = s.force(&name, Some(old.token)).await;
-    assert!(!matches!(&late, Released::Forced(ended) if ended.iter().any(|h| h.token == new.token)));
+    assert!(
+        !matches!(&late, Released::Forced(ended) if ended.iter().any(|h| h.token == new.token))
+    );
     assert_eq!(s.record(&name).await.grants[0].token, new.token);
 }
 

@@ -11,14 +11,28 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(pages_are_complete_ordered_and_without_doubles, ["F1-05", "S2-16"], List),
+        case!(
+            pages_are_complete_ordered_and_without_doubles,
+            ["F1-05", "S2-16"],
+            List
+        ),
         case!(a_list_stays_inside_its_namespace, ["S14"], List),
         case!(a_list_can_be_narrowed_by_key_prefix, ["F1-05"], List),
         case!(a_list_can_be_narrowed_by_owner, ["S2-16"], List),
         case!(a_list_can_be_narrowed_to_what_is_held, ["S2-16"], List),
         case!(a_list_can_be_narrowed_by_end, ["S2-16"], List),
-        case!(a_list_can_be_narrowed_to_what_is_waited_for, ["S2-16"], List, Queue),
-        case!(a_list_can_be_narrowed_by_kind_entity_and_claim, ["S10"], List, Reservations),
+        case!(
+            a_list_can_be_narrowed_to_what_is_waited_for,
+            ["S2-16"],
+            List,
+            Queue
+        ),
+        case!(
+            a_list_can_be_narrowed_by_kind_entity_and_claim,
+            ["S10"],
+            List,
+            Reservations
+        ),
         case!(a_page_is_never_larger_than_asked_for, ["S15"], List),
         case!(a_list_shows_what_get_shows, ["S4-08"], List),
     ]
@@ -44,7 +58,11 @@ async fn pages_are_complete_ordered_and_without_doubles(s: Scene) {
         let mut request = here(&s);
         request.limit = size;
         let found: Vec<_> = s.list(request).await.into_iter().map(|r| r.name).collect();
-        assert_eq!(found, wanted.iter().cloned().collect::<Vec<_>>(), "pages of {size}");
+        assert_eq!(
+            found,
+            wanted.iter().cloned().collect::<Vec<_>>(),
+            "pages of {size}"
+        );
     }
 }
 
@@ -86,21 +104,29 @@ async fn a_list_can_be_narrowed_to_what_is_held(s: Scene) {
 }
 
 async fn a_list_can_be_narrowed_by_end(s: Scene) {
-    let soon = s.take_for(&Party::new("a"), &s.name("soon"), s.brief()).await;
-    let late = s.take_for(&Party::new("a"), &s.name("late"), s.long()).await;
+    let soon = s
+        .take_for(&Party::new("a"), &s.name("soon"), s.brief())
+        .await;
+    let late = s
+        .take_for(&Party::new("a"), &s.name("late"), s.long())
+        .await;
     assert!(soon.expires_at < late.expires_at);
     let mut request = here(&s);
     request.expires_before = Some(late.expires_at);
     assert_eq!(keys(&s, request.clone()).await, ["soon"]);
     request.expires_before = Some(soon.expires_at);
-    assert!(keys(&s, request).await.is_empty(), "the bound is not included");
+    assert!(
+        keys(&s, request).await.is_empty(),
+        "the bound is not included"
+    );
 }
 
 async fn a_list_can_be_narrowed_to_what_is_waited_for(s: Scene) {
     s.take(&Party::new("a"), &s.name("quiet")).await;
     s.take(&Party::new("a"), &s.name("wanted")).await;
     let waiter = Party::new("waiter");
-    s.enqueue(s.ask(&waiter, &s.name("wanted")), Mailbox::new().id()).await;
+    s.enqueue(s.ask(&waiter, &s.name("wanted")), Mailbox::new().id())
+        .await;
     let mut request = here(&s);
     request.status = Some(Status::Waited);
     assert_eq!(keys(&s, request).await, ["wanted"]);
@@ -128,7 +154,8 @@ async fn a_list_can_be_narrowed_by_kind_entity_and_claim(s: Scene) {
 
 async fn a_page_is_never_larger_than_asked_for(s: Scene) {
     for number in 0..5 {
-        s.take(&Party::new("a"), &s.name(&format!("k{number}"))).await;
+        s.take(&Party::new("a"), &s.name(&format!("k{number}")))
+            .await;
     }
     let mut request = here(&s);
     request.limit = 3;

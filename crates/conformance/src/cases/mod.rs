@@ -9,10 +9,12 @@ mod force;
 mod listing;
 mod multi;
 mod names;
+mod outage;
 mod own;
 mod quantities;
 mod queue;
 mod queue_order;
+mod races;
 mod release;
 mod renew;
 mod repetition;
@@ -49,6 +51,8 @@ pub(crate) fn all() -> Vec<Case> {
         watch::cases(),
         repetition::cases(),
         secrecy::cases(),
+        outage::cases(),
+        races::cases(),
         rule::cases(),
         traffic::cases(),
     ]

@@ -14,18 +14,68 @@ pub(super) fn cases() -> Vec<Case> {
             pairs_that_look_alike_when_joined_are_independent,
             ["W0-13", "W4-12", "S14"]
         ),
-        case!(the_same_key_in_two_namespaces_is_independent, ["S0-02", "T0-20", "S14"]),
+        case!(
+            the_same_key_in_two_namespaces_is_independent,
+            ["S0-02", "T0-20", "S14"]
+        ),
         case!(names_that_differ_in_little_are_different, ["S14"]),
         case!(the_longest_names_work, ["W0-14", "S14"]),
     ]
 }
 
 const KEYS: &[&str] = &[
-    "*", "?", "[a-z]", "%", "_", "a%b_c", "'", "''; drop table leases; --", "\"", "\\", "\\\\",
-    "../../etc/passwd", "/", "//", "a/b", ".", "..", " ", "  leading", "trailing  ", "{tag}", "a{b}c",
-    "$1", ":name", "a:b", "::", "\n", "\r\n", "\t", "\u{7f}", "\u{202e}rtl", "\u{1f600}", "\u{e9}",
-    "e\u{301}", "\u{df}", "null", "NULL", "0", "-1", "1e9", "true", "#", "&", "=", "a=b&c", "+", "@",
-    "<script>", "%00", "%2F", "\u{feff}bom", "\u{10ffff}",
+    "*",
+    "?",
+    "[a-z]",
+    "%",
+    "_",
+    "a%b_c",
+    "'",
+    "''; drop table leases; --",
+    "\"",
+    "\\",
+    "\\\\",
+    "../../etc/passwd",
+    "/",
+    "//",
+    "a/b",
+    ".",
+    "..",
+    " ",
+    "  leading",
+    "trailing  ",
+    "{tag}",
+    "a{b}c",
+    "$1",
+    ":name",
+    "a:b",
+    "::",
+    "\n",
+    "\r\n",
+    "\t",
+    "\u{7f}",
+    "\u{202e}rtl",
+    "\u{1f600}",
+    "\u{e9}",
+    "e\u{301}",
+    "\u{df}",
+    "null",
+    "NULL",
+    "0",
+    "-1",
+    "1e9",
+    "true",
+    "#",
+    "&",
+    "=",
+    "a=b&c",
+    "+",
+    "@",
+    "<script>",
+    "%00",
+    "%2F",
+    "\u{feff}bom",
+    "\u{10ffff}",
 ];
 
 async fn any_text_is_a_key(s: Scene) {
@@ -61,8 +111,16 @@ async fn any_text_is_listed_as_it_was_given(s: Scene) {
 async fn pairs_that_look_alike_when_joined_are_independent(s: Scene) {
     let base = s.namespace().to_owned();
     let pairs = [
-        ("::b", "c"), ("", "b::c"), (":", "b"), ("", ":b"), ("/", "b"), ("", "/b"), ("-b", "c"), ("", "b-c"),
-        ("%2F", "b"), ("%", "2Fb"),
+        ("::b", "c"),
+        ("", "b::c"),
+        (":", "b"),
+        ("", ":b"),
+        ("/", "b"),
+        ("", "/b"),
+        ("-b", "c"),
+        ("", "b-c"),
+        ("%2F", "b"),
+        ("%", "2Fb"),
     ];
     let mut taken = Vec::new();
     for (suffix, key) in pairs {
@@ -89,7 +147,17 @@ async fn the_same_key_in_two_namespaces_is_independent(s: Scene) {
 }
 
 async fn names_that_differ_in_little_are_different(s: Scene) {
-    for key in ["k", "K", "k ", " k", "\u{e9}", "e\u{301}", "k\u{200b}", "k.", "k/"] {
+    for key in [
+        "k",
+        "K",
+        "k ",
+        " k",
+        "\u{e9}",
+        "e\u{301}",
+        "k\u{200b}",
+        "k.",
+        "k/",
+    ] {
         s.take(&Party::new("a"), &s.name(key)).await;
     }
 }

@@ -12,19 +12,59 @@ use crate::scene::{Party, Scene, units};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(readers_share_and_a_writer_is_refused, ["S1", "S2-12"], Quantities),
+        case!(
+            readers_share_and_a_writer_is_refused,
+            ["S1", "S2-12"],
+            Quantities
+        ),
         case!(a_writer_excludes_readers, ["S1"], Quantities),
-        case!(a_waiting_writer_comes_before_later_readers, ["L3"], Quantities, Fifo),
-        case!(readers_behind_a_writer_move_up_together, ["L3"], Quantities, Fifo),
+        case!(
+            a_waiting_writer_comes_before_later_readers,
+            ["L3"],
+            Quantities,
+            Fifo
+        ),
+        case!(
+            readers_behind_a_writer_move_up_together,
+            ["L3"],
+            Quantities,
+            Fifo
+        ),
         case!(units_never_exceed_the_limit, ["S1", "S2-12"], Quantities),
         case!(a_freed_unit_can_be_taken_again, ["S2-12"], Quantities),
-        case!(units_stay_within_the_limit_under_contention, ["S1", "S2-12"], Quantities),
-        case!(a_set_capacity_beats_the_limit_of_a_request, ["S2-12"], Quantities),
-        case!(a_larger_capacity_moves_the_queue_up, ["S2-12", "L2"], Quantities, Queue),
+        case!(
+            units_stay_within_the_limit_under_contention,
+            ["S1", "S2-12"],
+            Quantities
+        ),
+        case!(
+            a_set_capacity_beats_the_limit_of_a_request,
+            ["S2-12"],
+            Quantities
+        ),
+        case!(
+            a_larger_capacity_moves_the_queue_up,
+            ["S2-12", "L2"],
+            Quantities,
+            Queue
+        ),
         case!(a_smaller_capacity_takes_nothing_away, ["S2-12"], Quantities),
-        case!(a_forgotten_capacity_leaves_it_to_the_request, ["S2-12"], Quantities),
-        case!(a_capacity_is_set_only_at_the_expected_version, ["S2-18"], Quantities),
-        case!(a_large_wish_in_front_is_not_overtaken, ["L3"], Quantities, Fifo),
+        case!(
+            a_forgotten_capacity_leaves_it_to_the_request,
+            ["S2-12"],
+            Quantities
+        ),
+        case!(
+            a_capacity_is_set_only_at_the_expected_version,
+            ["S2-18"],
+            Quantities
+        ),
+        case!(
+            a_large_wish_in_front_is_not_overtaken,
+            ["L3"],
+            Quantities,
+            Fifo
+        ),
     ]
 }
 
@@ -50,7 +90,12 @@ async fn a_writer_excludes_readers(s: Scene) {
 }
 
 async fn a_waiting_writer_comes_before_later_readers(s: Scene) {
-    let (name, a, writer, mail) = (s.name("k"), Party::new("a"), Party::new("w"), Mailbox::new());
+    let (name, a, writer, mail) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("w"),
+        Mailbox::new(),
+    );
     let _watch = mail.arm(&s, None).await;
     let lease = s.grant(&s.ask(&a, &name).shared()).await;
     s.enqueue(s.ask(&writer, &name), mail.id()).await;
@@ -82,7 +127,10 @@ async fn readers_behind_a_writer_move_up_together(s: Scene) {
 
 async fn units_never_exceed_the_limit(s: Scene) {
     let name = s.name("k");
-    let wants = |party: &str, count| s.ask(&Party::new(party), &name).units(units(count), units(5));
+    let wants = |party: &str, count| {
+        s.ask(&Party::new(party), &name)
+            .units(units(count), units(5))
+    };
     s.grant(&wants("a", 3)).await;
     let blocked = s.refuse(&wants("b", 3)).await;
     assert_eq!((blocked.by, blocked.free_units), (BlockedBy::Holder, 2));
@@ -129,7 +177,10 @@ async fn units_stay_within_the_limit_under_contention(s: Scene) {
 
 async fn a_set_capacity_beats_the_limit_of_a_request(s: Scene) {
     let name = s.name("k");
-    s.backend().set_capacity(&s.capacity(&name, Some(2))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(2)))
+        .await
+        .unwrap();
     s.take(&Party::new("a"), &name).await;
     s.take(&Party::new("b"), &name).await;
     let greedy = s.ask(&Party::new("c"), &name).units(units(1), units(100));
@@ -140,20 +191,32 @@ async fn a_set_capacity_beats_the_limit_of_a_request(s: Scene) {
 async fn a_larger_capacity_moves_the_queue_up(s: Scene) {
     let (name, b, mail) = (s.name("k"), Party::new("b"), Mailbox::new());
     let _watch = mail.arm(&s, None).await;
-    s.backend().set_capacity(&s.capacity(&name, Some(1))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(1)))
+        .await
+        .unwrap();
     s.take(&Party::new("a"), &name).await;
     s.enqueue(s.ask(&b, &name), mail.id()).await;
-    s.backend().set_capacity(&s.capacity(&name, Some(2))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(2)))
+        .await
+        .unwrap();
     mail.granted(&s, &b.holder).await;
     assert_eq!(s.record(&name).await.grants.len(), 2);
 }
 
 async fn a_smaller_capacity_takes_nothing_away(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
-    s.backend().set_capacity(&s.capacity(&name, Some(2))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(2)))
+        .await
+        .unwrap();
     let lease = s.take(&a, &name).await;
     s.take(&Party::new("b"), &name).await;
-    s.backend().set_capacity(&s.capacity(&name, Some(1))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(1)))
+        .await
+        .unwrap();
     assert_eq!(s.record(&name).await.grants.len(), 2);
     s.give_up(&a, &lease).await;
     let blocked = s.refused(&Party::new("c"), &name).await;
@@ -162,11 +225,18 @@ async fn a_smaller_capacity_takes_nothing_away(s: Scene) {
 
 async fn a_forgotten_capacity_leaves_it_to_the_request(s: Scene) {
     let name = s.name("k");
-    s.backend().set_capacity(&s.capacity(&name, Some(1))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(1)))
+        .await
+        .unwrap();
     s.take(&Party::new("a"), &name).await;
-    s.backend().set_capacity(&s.capacity(&name, None)).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, None))
+        .await
+        .unwrap();
     assert_eq!(s.record(&name).await.capacity, None);
-    s.grant(&s.ask(&Party::new("b"), &name).units(units(1), units(2))).await;
+    s.grant(&s.ask(&Party::new("b"), &name).units(units(1), units(2)))
+        .await;
 }
 
 async fn a_capacity_is_set_only_at_the_expected_version(s: Scene) {

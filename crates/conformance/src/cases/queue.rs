@@ -1,7 +1,7 @@
 //! Waiting in the store: tickets, and what becomes of them.
 
-use leasehold_core::backend::{BlockedBy, RenewItem, Renewed};
 use leasehold_core::ErrorKind;
+use leasehold_core::backend::{BlockedBy, RenewItem, Renewed};
 
 use crate::Mailbox;
 use crate::case::{Case, case};
@@ -9,18 +9,43 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(a_waiter_is_queued_and_told_what_is_in_the_way, ["L2"], Queue),
-        case!(a_release_hands_over_and_tells_the_inbox, ["T0-13", "T0-22", "L2"], Queue),
+        case!(
+            a_waiter_is_queued_and_told_what_is_in_the_way,
+            ["L2"],
+            Queue
+        ),
+        case!(
+            a_release_hands_over_and_tells_the_inbox,
+            ["T0-13", "T0-22", "L2"],
+            Queue
+        ),
         case!(a_free_name_is_granted_without_queueing, ["T0-10"], Queue),
         case!(who_waits_is_listed, ["S0-12"], Queue),
-        case!(a_hand_over_grant_ends_when_the_ticket_would_have, ["etcd#11456"], Queue, VirtualTime),
+        case!(
+            a_hand_over_grant_ends_when_the_ticket_would_have,
+            ["etcd#11456"],
+            Queue,
+            VirtualTime
+        ),
         case!(an_expiry_hands_over_at_the_next_touch, ["L1", "L2"], Queue),
         case!(a_forced_end_hands_over, ["T0-14"], Queue),
-        case!(a_ticket_renewal_says_that_it_became_a_grant, ["etcd#11456", "redisson#5761"], Queue),
-        case!(a_ticket_that_ran_out_cannot_be_renewed, ["S6", "etcd#11456"], Queue),
+        case!(
+            a_ticket_renewal_says_that_it_became_a_grant,
+            ["etcd#11456", "redisson#5761"],
+            Queue
+        ),
+        case!(
+            a_ticket_that_ran_out_cannot_be_renewed,
+            ["S6", "etcd#11456"],
+            Queue
+        ),
         case!(a_ticket_cannot_be_added_to_or_handed_over, ["S8"], Queue),
         case!(withdrawing_leaves_the_queue, ["L5", "T0-19"], Queue),
-        case!(withdrawing_after_the_grant_gives_it_back, ["L5", "T0-19"], Queue),
+        case!(
+            withdrawing_after_the_grant_gives_it_back,
+            ["L5", "T0-19"],
+            Queue
+        ),
         case!(withdrawing_lets_the_next_move_up, ["L2"], Queue),
         case!(a_grant_goes_only_to_the_inbox_of_its_ticket, ["S14"], Queue),
         case!(a_refused_try_leaves_no_ticket, ["T0-12"], Queue),
@@ -30,17 +55,26 @@ pub(super) fn cases() -> Vec<Case> {
 async fn a_waiter_is_queued_and_told_what_is_in_the_way(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
     let lease = s.take(&a, &name).await;
-    let queued = s.enqueue(s.ask(&Party::new("b"), &name), Mailbox::new().id()).await;
+    let queued = s
+        .enqueue(s.ask(&Party::new("b"), &name), Mailbox::new().id())
+        .await;
     assert_eq!((queued.position, queued.blocked.waiting), (0, 1));
     s.assert_ttl(queued.ttl, s.long());
     assert_eq!(queued.blocked.by, BlockedBy::Holder);
     assert_eq!(queued.blocked.holding.map(|h| h.token), Some(lease.token));
-    let second = s.enqueue(s.ask(&Party::new("c"), &name), Mailbox::new().id()).await;
+    let second = s
+        .enqueue(s.ask(&Party::new("c"), &name), Mailbox::new().id())
+        .await;
     assert_eq!((second.position, second.blocked.waiting), (1, 2));
 }
 
 async fn a_release_hands_over_and_tells_the_inbox(s: Scene) {
-    let (name, a, b, mail) = (s.name("k"), Party::new("a"), Party::new("b"), Mailbox::new());
+    let (name, a, b, mail) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Mailbox::new(),
+    );
     let _watch = mail.arm(&s, None).await;
     let lease = s.take(&a, &name).await;
     s.enqueue(s.ask(&b, &name), mail.id()).await;
@@ -72,11 +106,23 @@ async fn who_waits_is_listed(s: Scene) {
 }
 
 async fn a_hand_over_grant_ends_when_the_ticket_would_have(s: Scene) {
-    let (name, a, b, mail) = (s.name("k"), Party::new("a"), Party::new("b"), Mailbox::new());
+    let (name, a, b, mail) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Mailbox::new(),
+    );
     let _watch = mail.arm(&s, None).await;
     let lease = s.take(&a, &name).await;
     s.enqueue(s.ask_for(&b, &name, s.brief()), mail.id()).await;
-    let ends = s.record(&name).await.tickets.iter().next().unwrap().expires_at;
+    let ends = s
+        .record(&name)
+        .await
+        .tickets
+        .iter()
+        .next()
+        .unwrap()
+        .expires_at;
     s.pass(s.brief().as_duration() / 2).await;
     s.give_up(&a, &lease).await;
     let next = mail.granted(&s, &b.holder).await;
@@ -125,10 +171,13 @@ async fn a_ticket_renewal_says_that_it_became_a_grant(s: Scene) {
 async fn a_ticket_that_ran_out_cannot_be_renewed(s: Scene) {
     let (name, b) = (s.name("k"), Party::new("b"));
     s.take(&Party::new("a"), &name).await;
-    s.enqueue(s.ask_for(&b, &name, s.brief()), Mailbox::new().id()).await;
+    s.enqueue(s.ask_for(&b, &name, s.brief()), Mailbox::new().id())
+        .await;
     s.outlive(s.brief()).await;
     assert!(s.record(&name).await.tickets.is_empty());
-    let answer = s.renew_item(RenewItem::ticket(name, b.holder, s.long())).await;
+    let answer = s
+        .renew_item(RenewItem::ticket(name, b.holder, s.long()))
+        .await;
     assert!(matches!(answer, Renewed::NotHeld(_)), "{answer:?}");
 }
 
@@ -145,7 +194,12 @@ async fn a_ticket_cannot_be_added_to_or_handed_over(s: Scene) {
 }
 
 async fn withdrawing_leaves_the_queue(s: Scene) {
-    let (name, a, b, mail) = (s.name("k"), Party::new("a"), Party::new("b"), Mailbox::new());
+    let (name, a, b, mail) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Mailbox::new(),
+    );
     let _watch = mail.arm(&s, None).await;
     let lease = s.take(&a, &name).await;
     s.enqueue(s.ask(&b, &name), mail.id()).await;
@@ -169,7 +223,12 @@ async fn withdrawing_after_the_grant_gives_it_back(s: Scene) {
 }
 
 async fn withdrawing_lets_the_next_move_up(s: Scene) {
-    let (name, a, b, c) = (s.name("k"), Party::new("a"), Party::new("b"), Party::new("c"));
+    let (name, a, b, c) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Party::new("c"),
+    );
     let mail = Mailbox::new();
     let _watch = mail.arm(&s, None).await;
     let lease = s.take(&a, &name).await;

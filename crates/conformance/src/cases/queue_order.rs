@@ -13,9 +13,17 @@ pub(super) fn cases() -> Vec<Case> {
         case!(nobody_barges_past_a_waiter, ["L3"], Fifo),
         case!(a_try_between_release_and_grant_is_refused, ["L3"], Fifo),
         case!(asking_again_keeps_the_place, ["L3", "S9"], Fifo),
-        case!(renewing_a_ticket_keeps_the_place_and_never_shortens, ["L3", "S6"], Fifo),
+        case!(
+            renewing_a_ticket_keeps_the_place_and_never_shortens,
+            ["L3", "S6"],
+            Fifo
+        ),
         case!(a_dead_waiter_in_front_lets_the_next_move_up, ["L2"], Queue),
-        case!(every_waiter_of_a_crowd_is_served_once, ["L2", "T2-02"], Queue),
+        case!(
+            every_waiter_of_a_crowd_is_served_once,
+            ["L2", "T2-02"],
+            Queue
+        ),
     ]
 }
 
@@ -45,7 +53,8 @@ async fn a_dead_waiter_is_skipped(s: Scene) {
     let (dead, live) = (Party::new("dead"), Party::new("live"));
     let _watch = mail.arm(&s, None).await;
     let lease = s.take(&a, &name).await;
-    s.enqueue(s.ask_for(&dead, &name, s.brief()), mail.id()).await;
+    s.enqueue(s.ask_for(&dead, &name, s.brief()), mail.id())
+        .await;
     s.enqueue(s.ask(&live, &name), mail.id()).await;
     s.outlive(s.brief()).await;
     s.give_up(&a, &lease).await;
@@ -54,7 +63,12 @@ async fn a_dead_waiter_is_skipped(s: Scene) {
 }
 
 async fn nobody_barges_past_a_waiter(s: Scene) {
-    let (name, a, b, mail) = (s.name("k"), Party::new("a"), Party::new("b"), Mailbox::new());
+    let (name, a, b, mail) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Mailbox::new(),
+    );
     let lease = s.take(&a, &name).await;
     s.enqueue(s.ask(&b, &name), mail.id()).await;
     let blocked = s.refused(&Party::new("c"), &name).await;
@@ -84,7 +98,13 @@ async fn asking_again_keeps_the_place(s: Scene) {
     let waiters = crowd(&s, &mail, 3).await;
     let again = s.enqueue(s.ask(&waiters[1], &name), mail.id()).await;
     assert_eq!((again.position, again.blocked.waiting), (1, 3));
-    let order: Vec<_> = s.record(&name).await.tickets.iter().map(|t| t.holder).collect();
+    let order: Vec<_> = s
+        .record(&name)
+        .await
+        .tickets
+        .iter()
+        .map(|t| t.holder)
+        .collect();
     let wanted: Vec<_> = waiters.iter().map(|w| w.holder.digest()).collect();
     assert_eq!(order, wanted);
 }
@@ -106,7 +126,8 @@ async fn a_dead_waiter_in_front_lets_the_next_move_up(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
     let (dead, live, mail) = (Party::new("dead"), Party::new("live"), Mailbox::new());
     s.take(&a, &name).await;
-    s.enqueue(s.ask_for(&dead, &name, s.brief()), mail.id()).await;
+    s.enqueue(s.ask_for(&dead, &name, s.brief()), mail.id())
+        .await;
     s.enqueue(s.ask(&live, &name), mail.id()).await;
     s.outlive(s.brief()).await;
     let queued = s.enqueue(s.ask(&live, &name), mail.id()).await;

@@ -139,7 +139,10 @@ async fn a_late_release_leaves_the_grant_of_a_successor(s: Scene) {
 
 async fn releasing_several_answers_for_each(s: Scene) {
     let a = Party::new("a");
-    let (x, z) = (s.take(&a, &s.name("x")).await, s.take(&a, &s.name("z")).await);
+    let (x, z) = (
+        s.take(&a, &s.name("x")).await,
+        s.take(&a, &s.name("z")).await,
+    );
     let missing = (s.name("y"), Token::new(1));
     let grants = [(x.name, x.token), missing, (z.name, z.token)];
     let request = Release::Grants {

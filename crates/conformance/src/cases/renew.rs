@@ -92,18 +92,14 @@ async fn renewing_by_another_holder_is_refused(s: Scene) {
         panic!("a stranger renewed the lease");
     };
     assert_eq!(why.current.map(|h| h.token), Some(lease.token));
-    assert_eq!(
-        s.record(&name).await.grants[0].expires_at,
-        lease.expires_at
-    );
+    assert_eq!(s.record(&name).await.grants[0].expires_at, lease.expires_at);
 }
 
 async fn renewing_with_another_token_is_refused(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
     let lease = s.take(&a, &name).await;
     for token in [lease.token.get() - 1, lease.token.get() + 1] {
-        let item =
-            RenewItem::lease(name.clone(), a.holder.clone(), Token::new(token), s.long());
+        let item = RenewItem::lease(name.clone(), a.holder.clone(), Token::new(token), s.long());
         let answer = s.renew_item(item).await;
         assert!(matches!(answer, Renewed::NotHeld(_)), "{answer:?}");
     }
@@ -175,10 +171,7 @@ async fn adding_to_another_end_than_expected_adds_nothing(s: Scene) {
         Renewed::Changed(now) => assert_eq!(now.expires_at, lease.expires_at),
         other => panic!("expected to hear of the real end, got {other:?}"),
     }
-    assert_eq!(
-        s.record(&name).await.grants[0].expires_at,
-        lease.expires_at
-    );
+    assert_eq!(s.record(&name).await.grants[0].expires_at, lease.expires_at);
 }
 
 async fn adding_is_capped(s: Scene) {
@@ -194,7 +187,10 @@ async fn adding_is_capped(s: Scene) {
 
 async fn each_item_of_a_batch_gets_its_own_answer(s: Scene) {
     let a = Party::new("a");
-    let (x, z) = (s.take(&a, &s.name("x")).await, s.take(&a, &s.name("z")).await);
+    let (x, z) = (
+        s.take(&a, &s.name("x")).await,
+        s.take(&a, &s.name("z")).await,
+    );
     let item = |name, token| RenewItem::lease(name, a.holder.clone(), token, s.long());
     let request = Renew {
         items: vec![

@@ -8,13 +8,28 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(a_repeated_acquire_finds_its_own_grant, ["S9", "S4-04", "W4-03"]),
+        case!(
+            a_repeated_acquire_finds_its_own_grant,
+            ["S9", "S4-04", "W4-03"]
+        ),
         case!(a_repeated_queueing_keeps_one_ticket, ["S9"], Queue),
-        case!(a_repeated_renewal_ends_no_later_than_one, ["S9", "W4-02"], VirtualTime),
+        case!(
+            a_repeated_renewal_ends_no_later_than_one,
+            ["S9", "W4-02"],
+            VirtualTime
+        ),
         case!(a_repeated_release_frees_nobody_else, ["S9", "S5", "S4-06"]),
         case!(a_repeated_force_frees_nobody_else, ["S9", "S5"]),
-        case!(a_repeated_confirmation_makes_one_claim, ["S9", "S10"], Reservations),
-        case!(a_repeated_freeing_of_a_claim_answers_the_same, ["S9", "S10"], Reservations),
+        case!(
+            a_repeated_confirmation_makes_one_claim,
+            ["S9", "S10"],
+            Reservations
+        ),
+        case!(
+            a_repeated_freeing_of_a_claim_answers_the_same,
+            ["S9", "S10"],
+            Reservations
+        ),
         case!(a_repeated_withdrawal_is_harmless, ["S9", "L5"], Queue),
         case!(a_repeated_capacity_is_the_same_capacity, ["S9"], Quantities),
         case!(a_repeated_refusal_is_a_refusal, ["S8", "W4-03"]),
@@ -75,7 +90,10 @@ async fn a_repeated_confirmation_makes_one_claim(s: Scene) {
     assert_eq!(again, Confirmed::Confirmed(vec![record.version]));
     assert_eq!(record.claims.len(), 1);
     let other = s.confirm(&s.confirmation(&a, &lease, "user-2")).await;
-    assert!(matches!(other, Confirmed::NotHeld(..)), "another body: {other:?}");
+    assert!(
+        matches!(other, Confirmed::NotHeld(..)),
+        "another body: {other:?}"
+    );
 }
 
 async fn a_repeated_freeing_of_a_claim_answers_the_same(s: Scene) {
@@ -88,7 +106,12 @@ async fn a_repeated_freeing_of_a_claim_answers_the_same(s: Scene) {
 }
 
 async fn a_repeated_withdrawal_is_harmless(s: Scene) {
-    let (name, a, b, c) = (s.name("k"), Party::new("a"), Party::new("b"), Party::new("c"));
+    let (name, a, b, c) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Party::new("c"),
+    );
     s.take(&a, &name).await;
     s.enqueue(s.ask(&b, &name), Mailbox::new().id()).await;
     s.enqueue(s.ask(&c, &name), Mailbox::new().id()).await;
@@ -125,7 +148,7 @@ async fn a_dropped_acquire_is_undone_by_a_withdrawal(s: Scene) {
             let (s, request) = (s.clone(), s.ask(&a, &name));
             async move { s.submit(&request).await }
         });
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             tokio::task::yield_now().await;
         }
         task.abort();

@@ -9,18 +9,60 @@ use crate::scene::{Party, Scene, text, units};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(a_confirmed_reservation_is_for_good, ["S2-11", "S10"], Reservations),
+        case!(
+            a_confirmed_reservation_is_for_good,
+            ["S2-11", "S10"],
+            Reservations
+        ),
         case!(a_claim_keeps_entity_owner_and_text, ["S10"], Reservations),
-        case!(confirming_after_expiry_is_refused, ["S10", "W2-07"], Reservations),
-        case!(confirming_by_another_holder_is_refused, ["S5", "S10", "W2-07"], Reservations),
-        case!(confirming_with_another_token_is_refused, ["S5", "S10"], Reservations),
-        case!(confirming_what_was_released_is_refused, ["S10"], Reservations),
+        case!(
+            confirming_after_expiry_is_refused,
+            ["S10", "W2-07"],
+            Reservations
+        ),
+        case!(
+            confirming_by_another_holder_is_refused,
+            ["S5", "S10", "W2-07"],
+            Reservations
+        ),
+        case!(
+            confirming_with_another_token_is_refused,
+            ["S5", "S10"],
+            Reservations
+        ),
+        case!(
+            confirming_what_was_released_is_refused,
+            ["S10"],
+            Reservations
+        ),
         case!(a_plain_lock_cannot_be_confirmed, ["S10"], Reservations),
-        case!(a_freed_claim_can_be_reserved_again, ["S2-11", "S10"], Reservations),
-        case!(a_claim_is_freed_only_by_its_holder, ["S5", "S10"], Reservations),
-        case!(releasing_the_grant_does_not_free_the_claim, ["S5", "S10"], Reservations),
-        case!(claims_take_units_for_good, ["S2-12"], Reservations, Quantities),
-        case!(several_are_confirmed_all_or_none, ["S13"], Reservations, AtomicNames),
+        case!(
+            a_freed_claim_can_be_reserved_again,
+            ["S2-11", "S10"],
+            Reservations
+        ),
+        case!(
+            a_claim_is_freed_only_by_its_holder,
+            ["S5", "S10"],
+            Reservations
+        ),
+        case!(
+            releasing_the_grant_does_not_free_the_claim,
+            ["S5", "S10"],
+            Reservations
+        ),
+        case!(
+            claims_take_units_for_good,
+            ["S2-12"],
+            Reservations,
+            Quantities
+        ),
+        case!(
+            several_are_confirmed_all_or_none,
+            ["S13"],
+            Reservations,
+            AtomicNames
+        ),
         case!(confirm_racing_expiry_has_one_winner, ["S10"], Reservations),
     ]
 }
@@ -33,7 +75,9 @@ async fn a_confirmed_reservation_is_for_good(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
     let request = s.ask_for(&a, &name, s.brief()).kind(Kind::Reservation);
     let lease = s.grant(&request).await;
-    assert!(confirmed(&s.confirm(&s.confirmation(&a, &lease, "user-1")).await));
+    assert!(confirmed(
+        &s.confirm(&s.confirmation(&a, &lease, "user-1")).await
+    ));
     s.outlive(s.brief()).await;
     let rival = s.ask(&Party::new("b"), &name).kind(Kind::Reservation);
     let blocked = s.refuse(&rival).await;
@@ -77,7 +121,9 @@ async fn confirming_by_another_holder_is_refused(s: Scene) {
     let answer = s.confirm(&s.confirmation(&b, &lease, "e")).await;
     assert!(matches!(answer, Confirmed::NotHeld(..)), "{answer:?}");
     assert!(s.record(&name).await.claims.is_empty());
-    assert!(confirmed(&s.confirm(&s.confirmation(&a, &lease, "e")).await));
+    assert!(confirmed(
+        &s.confirm(&s.confirmation(&a, &lease, "e")).await
+    ));
 }
 
 async fn confirming_with_another_token_is_refused(s: Scene) {
@@ -118,7 +164,10 @@ async fn a_freed_claim_can_be_reserved_again(s: Scene) {
 async fn a_claim_is_freed_only_by_its_holder(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
     let lease = s.claim(&a, &name, "user-1").await;
-    why_not(s.send_release(&s.free_claim(&Party::new("a"), &lease)).await);
+    why_not(
+        s.send_release(&s.free_claim(&Party::new("a"), &lease))
+            .await,
+    );
     assert_eq!(s.record(&name).await.claims.len(), 1);
 }
 
@@ -139,7 +188,9 @@ async fn claims_take_units_for_good(s: Scene) {
             .units(units(count), units(5))
     };
     let lease = s.grant(&wants(&a, 3)).await;
-    assert!(confirmed(&s.confirm(&s.confirmation(&a, &lease, "order-1")).await));
+    assert!(confirmed(
+        &s.confirm(&s.confirmation(&a, &lease, "order-1")).await
+    ));
     let blocked = s.refuse(&wants(&Party::new("b"), 3)).await;
     assert_eq!((blocked.by, blocked.free_units), (BlockedBy::Claim, 2));
     s.grant(&wants(&Party::new("b"), 2)).await;
@@ -162,21 +213,32 @@ async fn several_are_confirmed_all_or_none(s: Scene) {
 /// The rival asks while the lease ends; whoever wins, the other must be told that it lost.
 async fn confirm_racing_expiry_has_one_winner(s: Scene) {
     for round in 0..s.contention().rounds.min(10) {
-        let (name, a, b) = (s.name(&format!("k{round}")), Party::new("a"), Party::new("b"));
+        let (name, a, b) = (
+            s.name(&format!("k{round}")),
+            Party::new("a"),
+            Party::new("b"),
+        );
         let request = s.ask_for(&a, &name, s.brief()).kind(Kind::Reservation);
         let lease = s.grant(&request).await;
-        s.pass(lease.ttl - std::time::Duration::from_millis(1)).await;
+        s.pass(lease.ttl - std::time::Duration::from_millis(1))
+            .await;
         let confirm = tokio::spawn({
             let (s, request) = (s.clone(), s.confirmation(&a, &lease, "e"));
             async move { confirmed(&s.confirm(&request).await) }
         });
         s.pass(std::time::Duration::from_millis(1)).await;
         let rival = s.ask(&b, &name).kind(Kind::Reservation);
-        let taken = matches!(s.submit(&rival).await, leasehold_core::backend::Acquired::Granted(_));
+        let taken = matches!(
+            s.submit(&rival).await,
+            leasehold_core::backend::Acquired::Granted(_)
+        );
         let won = confirm.await.unwrap();
         assert!(!(won && taken), "round {round}: both won");
         let record = s.record(&name).await;
-        assert_eq!(record.claims.len() + record.grants.len(), usize::from(won || taken));
+        assert_eq!(
+            record.claims.len() + record.grants.len(),
+            usize::from(won || taken)
+        );
         if !s.is_virtual() {
             break;
         }

@@ -8,14 +8,34 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(confirming_twice_answers_the_same, ["S10", "S9"], Reservations),
+        case!(
+            confirming_twice_answers_the_same,
+            ["S10", "S9"],
+            Reservations
+        ),
         case!(a_claim_can_be_handed_over, ["S10"], Reservations),
-        case!(after_a_hand_over_only_the_heir_may_free_the_claim, ["S5", "S10"], Reservations),
-        case!(handing_over_twice_answers_the_same, ["S9", "S10"], Reservations),
+        case!(
+            after_a_hand_over_only_the_heir_may_free_the_claim,
+            ["S5", "S10"],
+            Reservations
+        ),
+        case!(
+            handing_over_twice_answers_the_same,
+            ["S9", "S10"],
+            Reservations
+        ),
         case!(a_stranger_cannot_hand_a_claim_over, ["S5"], Reservations),
-        case!(confirming_at_another_version_changes_nothing, ["S2-18"], Reservations),
+        case!(
+            confirming_at_another_version_changes_nothing,
+            ["S2-18"],
+            Reservations
+        ),
         case!(every_change_brings_a_new_version, ["S2-18"], Reservations),
-        case!(of_two_confirmations_at_one_version_one_wins, ["S2-18", "S10"], Reservations),
+        case!(
+            of_two_confirmations_at_one_version_one_wins,
+            ["S2-18", "S10"],
+            Reservations
+        ),
     ]
 }
 
@@ -70,7 +90,9 @@ async fn a_stranger_cannot_hand_a_claim_over(s: Scene) {
     let (name, a, b) = (s.name("k"), Party::new("a"), Party::new("b"));
     let lease = s.claim(&a, &name, "user-1").await;
     let before = s.record(&name).await;
-    let answer = s.confirm(&hand_over(&s, &b, &lease, &Party::new("c"))).await;
+    let answer = s
+        .confirm(&hand_over(&s, &b, &lease, &Party::new("c")))
+        .await;
     assert!(matches!(answer, Confirmed::NotHeld(..)), "{answer:?}");
     assert_eq!(s.record(&name).await, before);
 }
@@ -80,8 +102,13 @@ async fn confirming_at_another_version_changes_nothing(s: Scene) {
     let lease = s.reserve(&a, &name).await;
     let before = s.record(&name).await;
     let request = s.confirmation(&a, &lease, "e");
-    let answer = s.confirm(&request.clone().expect_version(before.version + 1)).await;
-    assert_eq!(answer, Confirmed::VersionChanged(name.clone(), before.version));
+    let answer = s
+        .confirm(&request.clone().expect_version(before.version + 1))
+        .await;
+    assert_eq!(
+        answer,
+        Confirmed::VersionChanged(name.clone(), before.version)
+    );
     assert_eq!(s.record(&name).await, before);
     let answer = s.confirm(&request.expect_version(before.version)).await;
     assert!(matches!(answer, Confirmed::Confirmed(_)), "{answer:?}");
@@ -92,11 +119,13 @@ async fn every_change_brings_a_new_version(s: Scene) {
     let mut seen = std::collections::BTreeSet::new();
     let lease = s.reserve(&a, &name).await;
     assert!(seen.insert(s.record(&name).await.version));
-    s.renew(&a, &lease, s.backend().describe().capabilities.max_ttl).await;
+    s.renew(&a, &lease, s.backend().describe().capabilities.max_ttl)
+        .await;
     assert!(seen.insert(s.record(&name).await.version), "renewed");
     s.confirm(&s.confirmation(&a, &lease, "e")).await;
     assert!(seen.insert(s.record(&name).await.version), "confirmed");
-    s.confirm(&hand_over(&s, &a, &lease, &Party::new("b"))).await;
+    s.confirm(&hand_over(&s, &a, &lease, &Party::new("b")))
+        .await;
     assert!(seen.insert(s.record(&name).await.version), "handed over");
 }
 

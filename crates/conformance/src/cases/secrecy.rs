@@ -58,7 +58,12 @@ async fn no_list_shows_the_secret(s: Scene) {
 }
 
 async fn no_event_shows_the_secret(s: Scene) {
-    let (name, a, b, mail) = (s.name("k"), Party::new("a"), Party::new("b"), Mailbox::new());
+    let (name, a, b, mail) = (
+        s.name("k"),
+        Party::new("a"),
+        Party::new("b"),
+        Mailbox::new(),
+    );
     let _watch = mail.arm(&s, None).await;
     let lease = s.take(&a, &name).await;
     s.enqueue(s.ask(&b, &name), mail.id()).await;

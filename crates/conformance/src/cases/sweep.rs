@@ -9,7 +9,11 @@ use crate::scene::{Party, Scene};
 pub(super) fn cases() -> Vec<Case> {
     vec![
         case!(a_sweep_settles_what_has_run_out, ["S0-16", "W4-15", "S15"]).alone(),
-        case!(a_sweep_is_bounded_and_says_if_more_is_left, ["S0-16", "S15"]).alone(),
+        case!(
+            a_sweep_is_bounded_and_says_if_more_is_left,
+            ["S0-16", "S15"]
+        )
+        .alone(),
         case!(a_sweep_can_be_repeated, ["S0-16", "S9"]).alone(),
         case!(a_sweep_leaves_live_leases_alone, ["S0-16", "S6"]).alone(),
         case!(a_sweep_leaves_claims_alone, ["S10"], Reservations).alone(),
@@ -42,7 +46,8 @@ async fn a_sweep_settles_what_has_run_out(s: Scene) {
 async fn a_sweep_is_bounded_and_says_if_more_is_left(s: Scene) {
     s.sweep_all().await;
     for number in 0..5 {
-        s.take_for(&Party::new("a"), &s.name(&format!("k{number}")), s.brief()).await;
+        s.take_for(&Party::new("a"), &s.name(&format!("k{number}")), s.brief())
+            .await;
     }
     s.outlive(s.brief()).await;
     let first = s.sweep(2).await;

@@ -13,9 +13,21 @@ use crate::scene::{Party, Scene};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(concurrent_traffic_is_linearizable, ["S1", "S2", "S3", "T2-02"], Fencing),
-        case!(traffic_under_faults_is_linearizable, ["S1", "S3", "S8", "S9", "W4-03"], Fencing),
-        case!(traffic_with_expiring_leases_is_linearizable, ["S1", "S2", "S3", "S6"], Fencing),
+        case!(
+            concurrent_traffic_is_linearizable,
+            ["S1", "S2", "S3", "T2-02"],
+            Fencing
+        ),
+        case!(
+            traffic_under_faults_is_linearizable,
+            ["S1", "S3", "S8", "S9", "W4-03"],
+            Fencing
+        ),
+        case!(
+            traffic_with_expiring_leases_is_linearizable,
+            ["S1", "S2", "S3", "S6"],
+            Fencing
+        ),
         case!(the_unprotected_counter_comes_out_exact, ["T2-02", "S0-20"]),
     ]
 }
@@ -55,7 +67,7 @@ impl Caller {
         let Some(lease) = held else {
             return self.withdraw(name, &party, holder).await;
         };
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             self.renew(&party, holder, &lease).await;
         }
         match round % 5 {
@@ -86,7 +98,12 @@ impl Caller {
 
     async fn renew(&self, party: &Party, holder: u64, lease: &Lease) {
         let (name, token) = (lease.name.clone(), lease.token);
-        let items = vec![RenewItem::lease(name, party.holder.clone(), token, self.ttl)];
+        let items = vec![RenewItem::lease(
+            name,
+            party.holder.clone(),
+            token,
+            self.ttl,
+        )];
         let start = self.history.now();
         let answer = self.scene.backend().renew(&Renew { items }).await;
         let answer = answer.and_then(only);
@@ -155,12 +172,19 @@ async fn traffic(s: Scene, ttl: leasehold_core::Ttl, moving: bool, about: &str) 
     for caller in callers {
         caller.await.unwrap();
     }
-    let bounds = if s.is_virtual() { Bounds::TICKING } else { Bounds::GUARD };
+    let bounds = if s.is_virtual() {
+        Bounds::TICKING
+    } else {
+        Bounds::GUARD
+    };
     let violations = judge(&history.entries(), bounds);
     if !violations.is_empty() {
         let path = std::env::temp_dir().join(format!("leasehold-{}.jsonl", s.namespace()));
         let saved = history.save(&path);
-        panic!("{violations:?}; {about}; history in {} ({saved:?})", path.display());
+        panic!(
+            "{violations:?}; {about}; history in {} ({saved:?})",
+            path.display()
+        );
     }
 }
 

@@ -8,10 +8,24 @@ use crate::scene::{Party, Scene, text, units};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(a_watcher_is_told_of_a_release, ["L2", "F26", "redisson#5761"], Watch),
+        case!(
+            a_watcher_is_told_of_a_release,
+            ["L2", "F26", "redisson#5761"],
+            Watch
+        ),
         case!(a_watcher_is_told_of_a_forced_end, ["L2"], Watch),
-        case!(a_watcher_is_told_when_a_sweep_settles_an_expiry, ["L1", "L2"], Watch).alone(),
-        case!(a_watcher_is_told_of_a_larger_capacity, ["L2"], Watch, Quantities),
+        case!(
+            a_watcher_is_told_when_a_sweep_settles_an_expiry,
+            ["L1", "L2"],
+            Watch
+        )
+        .alone(),
+        case!(
+            a_watcher_is_told_of_a_larger_capacity,
+            ["L2"],
+            Watch,
+            Quantities
+        ),
         case!(a_watcher_is_told_of_new_text, ["S2-17"], Watch, AtomicFacts),
         case!(a_watch_is_armed_when_it_returns, ["L2", "F26"], Watch),
         case!(a_dropped_watch_is_silent, ["S15"], Watch),
@@ -48,9 +62,13 @@ async fn a_watcher_is_told_of_a_larger_capacity(s: Scene) {
     let (name, mail) = (s.name("k"), Mailbox::new());
     s.take(&Party::new("a"), &name).await;
     let _watch = mail.arm(&s, Some(&name)).await;
-    s.backend().set_capacity(&s.capacity(&name, Some(2))).await.unwrap();
+    s.backend()
+        .set_capacity(&s.capacity(&name, Some(2)))
+        .await
+        .unwrap();
     mail.changed(&s, &name).await;
-    s.grant(&s.ask(&Party::new("b"), &name).units(units(1), units(2))).await;
+    s.grant(&s.ask(&Party::new("b"), &name).units(units(1), units(2)))
+        .await;
 }
 
 async fn a_watcher_is_told_of_new_text(s: Scene) {
@@ -65,7 +83,11 @@ async fn a_watcher_is_told_of_new_text(s: Scene) {
 /// Arm, try, be refused, be told: no wake-up is missed between the last try and the wait.
 async fn a_watch_is_armed_when_it_returns(s: Scene) {
     for round in 0..s.contention().rounds {
-        let (name, a, mail) = (s.name(&format!("k{round}")), Party::new("a"), Mailbox::new());
+        let (name, a, mail) = (
+            s.name(&format!("k{round}")),
+            Party::new("a"),
+            Mailbox::new(),
+        );
         let lease = s.take(&a, &name).await;
         let _watch = mail.arm(&s, Some(&name)).await;
         s.refused(&Party::new("b"), &name).await;

@@ -113,7 +113,13 @@ fn holdings(
             None => {
                 by_token.insert(token, found.len());
                 let (sent, from) = (entry.start, end);
-                found.push(Holding { holder, token, sent, from, until });
+                found.push(Holding {
+                    holder,
+                    token,
+                    sent,
+                    from,
+                    until,
+                });
             }
         }
     }
@@ -122,12 +128,7 @@ fn holdings(
 }
 
 /// Ends holdings where their holder sent something that may end them.
-fn close(
-    name: &str,
-    found: &mut [Holding],
-    entries: &[&Entry],
-    violations: &mut Vec<Violation>,
-) {
+fn close(name: &str, found: &mut [Holding], entries: &[&Entry], violations: &mut Vec<Violation>) {
     let mut let_go: HashMap<(u64, Option<u64>), Vec<&Entry>> = HashMap::new();
     for entry in entries {
         match entry.did {
@@ -224,7 +225,10 @@ mod tests {
         let history = history([acquire(1, 0..1, 10, 5), acquire(2, 5..6, 10, 6)]);
         let found = check(&history, Bounds::EXACT);
         assert!(
-            matches!(found.as_slice(), [Violation::DoubleGrant { tokens: (5, 6), .. }]),
+            matches!(
+                found.as_slice(),
+                [Violation::DoubleGrant { tokens: (5, 6), .. }]
+            ),
             "{found:?}"
         );
     }
@@ -250,7 +254,10 @@ mod tests {
         ]);
         let found = check(&history, Bounds::EXACT);
         assert!(
-            matches!(found.as_slice(), [Violation::TokenWentBack { tokens: (5, 4), .. }]),
+            matches!(
+                found.as_slice(),
+                [Violation::TokenWentBack { tokens: (5, 4), .. }]
+            ),
             "{found:?}"
         );
     }
@@ -270,7 +277,10 @@ mod tests {
         for history in [others, own] {
             let found = check(&history, Bounds::EXACT);
             assert!(
-                matches!(found.as_slice(), [Violation::TokenRepeated { token: 5, .. }]),
+                matches!(
+                    found.as_slice(),
+                    [Violation::TokenRepeated { token: 5, .. }]
+                ),
                 "{found:?}"
             );
         }

@@ -231,9 +231,9 @@ impl World {
 
     /// The world as it is, if this grant is not in it.
     fn without(&self, holder: u64, token: u64) -> Option<Self> {
-        let is_here = self.held.is_some_and(|held| {
-            held.holder == holder && held.token == Some(token)
-        });
+        let is_here = self
+            .held
+            .is_some_and(|held| held.holder == holder && held.token == Some(token));
         (!is_here).then(|| self.clone())
     }
 

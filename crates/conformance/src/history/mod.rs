@@ -75,8 +75,12 @@ impl fmt::Display for Violation {
                 "{name}: token {} was granted after token {}",
                 tokens.1, tokens.0
             ),
-            Self::TokenRepeated { name, token } => write!(f, "{name}: token {token} was granted twice"),
-            Self::TokenTooLarge { name, token } => write!(f, "{name}: token {token} is not below 2^53"),
+            Self::TokenRepeated { name, token } => {
+                write!(f, "{name}: token {token} was granted twice")
+            }
+            Self::TokenTooLarge { name, token } => {
+                write!(f, "{name}: token {token} is not below 2^53")
+            }
             Self::NotLinearizable { name } => write!(f, "{name}: no order explains the answers"),
             Self::Undecided { name } => write!(f, "{name}: not decided in time"),
             Self::Unreadable { reason } => write!(f, "not a history: {reason}"),
@@ -124,22 +128,35 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn acquire(holder: u32, span: Range<u64>, ttl_ms: u64, token: u64) -> Entry {
-        let did = Did::Acquire { holder: holder.into(), ttl_ms };
+        let did = Did::Acquire {
+            holder: holder.into(),
+            ttl_ms,
+        };
         entry(holder, span, did, Saw::Held { token, ttl_ms })
     }
 
     pub(crate) fn refused(holder: u32, span: Range<u64>) -> Entry {
-        let did = Did::Acquire { holder: holder.into(), ttl_ms: 10 };
+        let did = Did::Acquire {
+            holder: holder.into(),
+            ttl_ms: 10,
+        };
         entry(holder, span, did, Saw::Refused)
     }
 
     pub(crate) fn renew(holder: u32, span: Range<u64>, ttl_ms: u64, token: u64) -> Entry {
-        let did = Did::Renew { holder: holder.into(), token, ttl_ms };
+        let did = Did::Renew {
+            holder: holder.into(),
+            token,
+            ttl_ms,
+        };
         entry(holder, span, did, Saw::Held { token, ttl_ms })
     }
 
     pub(crate) fn release(holder: u32, span: Range<u64>, token: u64) -> Entry {
-        let did = Did::Release { holder: holder.into(), token };
+        let did = Did::Release {
+            holder: holder.into(),
+            token,
+        };
         entry(holder, span, did, Saw::Done)
     }
 
@@ -151,14 +168,30 @@ pub(crate) mod tests {
     fn a_saved_history_is_judged_by_both() {
         let path = std::env::temp_dir().join(format!("leasehold-judge-{}", std::process::id()));
         let bad = [acquire(1, 0..1, 100, 5), acquire(2, 2..3, 100, 5)];
-        let lines: Vec<_> = bad.iter().map(|e| serde_json::to_string(e).unwrap()).collect();
+        let lines: Vec<_> = bad
+            .iter()
+            .map(|e| serde_json::to_string(e).unwrap())
+            .collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
         let found = check_file(&path, Bounds::EXACT);
         std::fs::write(&path, "{}").unwrap();
         let unreadable = check_file(&path, Bounds::EXACT);
         std::fs::remove_file(path).unwrap();
-        assert!(found.iter().any(|v| matches!(v, Violation::TokenRepeated { .. })), "{found:?}");
-        assert!(found.iter().any(|v| matches!(v, Violation::NotLinearizable { .. })), "{found:?}");
-        assert!(matches!(unreadable.as_slice(), [Violation::Unreadable { .. }]));
+        assert!(
+            found
+                .iter()
+                .any(|v| matches!(v, Violation::TokenRepeated { .. })),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|v| matches!(v, Violation::NotLinearizable { .. })),
+            "{found:?}"
+        );
+        assert!(matches!(
+            unreadable.as_slice(),
+            [Violation::Unreadable { .. }]
+        ));
     }
 }

@@ -25,7 +25,9 @@ fn same<T: PartialEq + Debug>(what: &str, theirs: &T, ours: &T) -> Verdict {
     if theirs == ours {
         Ok(())
     } else {
-        Err(format!("{what}: the store says {theirs:?}, the rule says {ours:?}"))
+        Err(format!(
+            "{what}: the store says {theirs:?}, the rule says {ours:?}"
+        ))
     }
 }
 
@@ -48,18 +50,28 @@ impl Pairs {
             return same("the grant", known, &ours);
         }
         if self.tokens.values().any(|known| *known == ours) {
-            return Err(format!("{theirs:?} is a second token for one grant, {ours:?}"));
+            return Err(format!(
+                "{theirs:?} is a second token for one grant, {ours:?}"
+            ));
         }
         self.tokens.insert(key, ours);
         Ok(())
     }
 
     fn moment(&self, what: &str, theirs: Timestamp, ours: Timestamp) -> Verdict {
-        if self.exact { same(what, &theirs, &ours) } else { Ok(()) }
+        if self.exact {
+            same(what, &theirs, &ours)
+        } else {
+            Ok(())
+        }
     }
 
     fn length(&self, what: &str, theirs: Duration, ours: Duration) -> Verdict {
-        if self.exact { same(what, &theirs, &ours) } else { Ok(()) }
+        if self.exact {
+            same(what, &theirs, &ours)
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn lease(&mut self, theirs: &Lease, ours: &Lease) -> Verdict {
@@ -106,7 +118,11 @@ impl Pairs {
     }
 
     fn end(&mut self, name: &Name, theirs: &End, ours: &End) -> Verdict {
-        same("how it ended", &(&theirs.how, theirs.holder), &(&ours.how, ours.holder))?;
+        same(
+            "how it ended",
+            &(&theirs.how, theirs.holder),
+            &(&ours.how, ours.holder),
+        )?;
         self.token(name, theirs.token, ours.token)?;
         self.moment("when it ended", theirs.at, ours.at)
     }
@@ -139,17 +155,25 @@ impl Pairs {
     fn outcome(&mut self, names: &[&Name], theirs: &Outcome, ours: &Outcome) -> Verdict {
         match (theirs, ours) {
             (Outcome::Acquired(theirs), Outcome::Acquired(ours)) => self.acquired(theirs, ours),
-            (Outcome::Renewed(theirs), Outcome::Renewed(ours)) => self.renewed(names[0], theirs, ours),
+            (Outcome::Renewed(theirs), Outcome::Renewed(ours)) => {
+                self.renewed(names[0], theirs, ours)
+            }
             (Outcome::Released(theirs), Outcome::Released(ours)) => {
                 same("how many answers", &theirs.len(), &ours.len())?;
                 let mut both = names.iter().zip(theirs.iter().zip(ours));
                 both.try_for_each(|(name, (theirs, ours))| self.released(name, theirs, ours))
             }
             (Outcome::Confirmed(theirs), Outcome::Confirmed(ours)) => self.confirmed(theirs, ours),
-            (Outcome::Withdrawn(theirs), Outcome::Withdrawn(ours)) => same("withdrawn", theirs, ours),
+            (Outcome::Withdrawn(theirs), Outcome::Withdrawn(ours)) => {
+                same("withdrawn", theirs, ours)
+            }
             (Outcome::CapacitySet(theirs), Outcome::CapacitySet(ours)) => {
                 let is_set = |answer: &CapacitySet| matches!(answer, CapacitySet::Set(_));
-                same("whether the capacity is set", &is_set(theirs), &is_set(ours))
+                same(
+                    "whether the capacity is set",
+                    &is_set(theirs),
+                    &is_set(ours),
+                )
             }
             (theirs, ours) => differ(theirs, ours),
         }
@@ -187,7 +211,9 @@ impl Pairs {
                 let mut both = theirs.iter().zip(ours);
                 both.try_for_each(|(theirs, ours)| self.holding(name, theirs, ours))
             }
-            (Released::NotHeld(theirs), Released::NotHeld(ours)) => self.not_held(name, theirs, ours),
+            (Released::NotHeld(theirs), Released::NotHeld(ours)) => {
+                self.not_held(name, theirs, ours)
+            }
             (theirs, ours) => differ(theirs, ours),
         }
     }
@@ -245,7 +271,11 @@ impl Pairs {
             same("the kind", &theirs.kind, &ours.kind)?;
         }
         if self.exact {
-            same("the lock delay", &theirs.quarantined_until, &ours.quarantined_until)?;
+            same(
+                "the lock delay",
+                &theirs.quarantined_until,
+                &ours.quarantined_until,
+            )?;
         }
         let ours_name = ours.name.clone();
         for (theirs, ours) in theirs.grants.iter().zip(&ours.grants) {
@@ -270,7 +300,13 @@ impl Pairs {
     fn ticket(&self, theirs: &Ticket, ours: &Ticket) -> Verdict {
         let facts = |t: &Ticket| {
             let terms = (t.mode, t.units, t.limit, t.kind, t.lock_delay_ms);
-            (t.holder, t.inbox, terms, t.owner.clone(), t.metadata.clone())
+            (
+                t.holder,
+                t.inbox,
+                terms,
+                t.owner.clone(),
+                t.metadata.clone(),
+            )
         };
         self.moment("the end", theirs.expires_at, ours.expires_at)?;
         self.moment("the beginning", theirs.since, ours.since)?;

@@ -82,6 +82,7 @@ impl Oracle {
 
     fn keep(&mut self, env: Env, events: Events) {
         self.next_token = env.next_token;
-        self.events.extend(events.into_iter().map(|routed| routed.event));
+        self.events
+            .extend(events.into_iter().map(|routed| routed.event));
     }
 }

@@ -18,18 +18,61 @@ pub(crate) struct Play {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(Wish),
-    AcquireAll { holder: usize, ttl: Length },
-    Renew { grant: usize, by: By, ttl: Length },
-    Add { grant: usize, ttl: Length, expect: Expect },
-    RenewTicket { name: usize, holder: usize, ttl: Length },
-    Adopt { grant: usize, heir: usize, ttl: Length },
-    Release { grant: usize, by: By },
-    FreeClaim { grant: usize, by: By },
-    Force { name: usize, grant: Option<usize> },
-    Confirm { grant: usize, by: By, entity: usize, expect: Expect },
-    HandOver { grant: usize, heir: usize },
-    Withdraw { name: usize, holder: usize },
-    SetCapacity { name: usize, units: u32, expect: Expect },
+    AcquireAll {
+        holder: usize,
+        ttl: Length,
+    },
+    Renew {
+        grant: usize,
+        by: By,
+        ttl: Length,
+    },
+    Add {
+        grant: usize,
+        ttl: Length,
+        expect: Expect,
+    },
+    RenewTicket {
+        name: usize,
+        holder: usize,
+        ttl: Length,
+    },
+    Adopt {
+        grant: usize,
+        heir: usize,
+        ttl: Length,
+    },
+    Release {
+        grant: usize,
+        by: By,
+    },
+    FreeClaim {
+        grant: usize,
+        by: By,
+    },
+    Force {
+        name: usize,
+        grant: Option<usize>,
+    },
+    Confirm {
+        grant: usize,
+        by: By,
+        entity: usize,
+        expect: Expect,
+    },
+    HandOver {
+        grant: usize,
+        heir: usize,
+    },
+    Withdraw {
+        name: usize,
+        holder: usize,
+    },
+    SetCapacity {
+        name: usize,
+        units: u32,
+        expect: Expect,
+    },
     /// The last request once more, as after a lost reply.
     Again,
     Pass(Until),
@@ -116,7 +159,13 @@ pub(crate) fn plays() -> impl Strategy<Value = Play> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let raw = (0u8..100, 0usize..3, 0usize..HOLDERS, 0usize..PICKS, any::<[u8; 4]>());
+    let raw = (
+        0u8..100,
+        0usize..3,
+        0usize..HOLDERS,
+        0usize..PICKS,
+        any::<[u8; 4]>(),
+    );
     raw.prop_map(|(op, name, holder, pick, dice)| decode(op, name, holder, pick, dice))
 }
 
@@ -127,20 +176,38 @@ fn decode(op: u8, name: usize, holder: usize, grant: usize, dice: [u8; 4]) -> St
     match op {
         0..30 => Step::Acquire(wish(name, holder, dice)),
         30..33 => Step::AcquireAll { holder, ttl },
-        33..40 => Step::Renew { grant, by: by(two), ttl },
-        40..45 => Step::Add { grant, ttl, expect: expect(two) },
+        33..40 => Step::Renew {
+            grant,
+            by: by(two),
+            ttl,
+        },
+        40..45 => Step::Add {
+            grant,
+            ttl,
+            expect: expect(two),
+        },
         45..49 => Step::RenewTicket { name, holder, ttl },
-        49..51 => Step::Adopt { grant, heir: holder, ttl },
+        49..51 => Step::Adopt {
+            grant,
+            heir: holder,
+            ttl,
+        },
         51..60 => Step::Release { grant, by: by(two) },
         60..63 => Step::FreeClaim { grant, by: by(two) },
-        63..66 => Step::Force { name, grant: (two % 2 == 0).then_some(grant) },
+        63..66 => Step::Force {
+            name,
+            grant: (two % 2 == 0).then_some(grant),
+        },
         66..71 => Step::Confirm {
             grant,
             by: by(two),
             entity: usize::from(three % 2),
             expect: expect(one),
         },
-        71..73 => Step::HandOver { grant, heir: holder },
+        71..73 => Step::HandOver {
+            grant,
+            heir: holder,
+        },
         73..77 => Step::Withdraw { name, holder },
         77..80 => Step::SetCapacity {
             name,

@@ -146,6 +146,18 @@ pub enum Renewed {
     NotHeld(Box<NotHeld>),
 }
 
+impl Renewed {
+    /// The lease, if it goes on.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Lease> {
+        if let Self::Renewed(lease) = self {
+            Some(lease)
+        } else {
+            None
+        }
+    }
+}
+
 /// The answer for one name of a [`Release`](super::Release).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Released {

@@ -304,7 +304,9 @@ impl Backend for Memory {
     }
 }
 
-fn description() -> Description {
+/// What this store is, can do and promises.
+#[must_use]
+pub fn description() -> Description {
     Description {
         scheme: SCHEME,
         capabilities: Capabilities {

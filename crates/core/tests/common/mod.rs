@@ -207,6 +207,14 @@ impl Backend for Yielding {
     }
 }
 
+/// Runs a test on one thread, without timers: nothing here waits for real time.
+pub fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(test);
+}
+
 /// Gives everybody else a turn: pending once, and awake at once.
 pub async fn pause() {
     let mut paused = false;
