@@ -1,6 +1,17 @@
 //! Measuring fairly: all subjects take turns in every round, so that what slows one slows its neighbours as well.
+//!
+//! Work on one thread is measured in that thread's own processor time: on a busy machine the scheduler interrupts
+//! long runs and spares short ones, which would favour whatever is fast already.
+//!
+//! In every round a subject runs once off the clock, because its neighbours have left the caches full of their own
+//! data, and then [`PASSES`] times on it.
 
 use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often a subject runs on the clock in one round.
+const PASSES: usize = 3;
 
 /// Something to measure. One run gives one figure, in nanoseconds.
 pub(crate) struct Subject<'a> {
@@ -8,12 +19,23 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A subject that does `operations` operations per run; the figure is the time of one.
+    /// A subject that does `operations` operations per run on this thread; the figure is the processor time of one.
+    pub(crate) fn on_this_thread(operations: usize, mut run: impl FnMut() + 'a) -> Self {
+        Self::new(move || {
+            run();
+            let start = busy_nanos();
+            (0..PASSES).for_each(|_| run());
+            (busy_nanos() - start) / (PASSES * operations) as f64
+        })
+    }
+
+    /// A subject that does `operations` operations per run, on any threads; the figure is the time of one.
     pub(crate) fn timed(operations: usize, mut run: impl FnMut() + 'a) -> Self {
         Self::new(move || {
-            let start = Instant::now();
             run();
-            start.elapsed().as_nanos() as f64 / operations as f64
+            let start = Instant::now();
+            (0..PASSES).for_each(|_| run());
+            start.elapsed().as_nanos() as f64 / (PASSES * operations) as f64
         })
     }
 
@@ -21,6 +43,12 @@ impl<'a> Subject<'a> {
     pub(crate) fn new(run: impl FnMut() -> f64 + 'a) -> Self {
         Self { run: Box::new(run) }
     }
+}
+
+/// The processor time this thread has used, in nanoseconds.
+fn busy_nanos() -> f64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as f64 * 1e9 + used.tv_nsec as f64
 }
 
 /// The figures of one subject, one per round.

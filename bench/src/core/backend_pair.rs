@@ -27,10 +27,12 @@ pub(super) fn measure() -> Outcome {
     let [floor, ours, holder] = interleave(
         ROUNDS,
         [
-            Subject::timed(KEYS, || floor_pairs(&map, &keys, scattered(KEYS))),
-            Subject::timed(KEYS, || done(runtime.block_on(pairs(&memory, &mut calls)))),
-            Subject::timed(KEYS, || {
-                (0..KEYS).for_each(|_| drop(black_box(Holder::random())));
+            Subject::on_this_thread(KEYS, || floor_pairs(&map, &keys, scattered(KEYS))),
+            Subject::on_this_thread(KEYS, || done(runtime.block_on(pairs(&memory, &mut calls)))),
+            Subject::on_this_thread(KEYS, || {
+                for _ in 0..KEYS {
+                    black_box(Holder::random());
+                }
             }),
         ],
     );

@@ -23,8 +23,8 @@ pub(super) fn measure() -> Outcome {
     let [floor, ours] = interleave(
         ROUNDS,
         [
-            Subject::timed(KEYS * CYCLES, || floor_pairs(&map, &keys, order())),
-            Subject::timed(KEYS * CYCLES, || {
+            Subject::on_this_thread(KEYS * CYCLES, || floor_pairs(&map, &keys, order())),
+            Subject::on_this_thread(KEYS * CYCLES, || {
                 let result = runtime.block_on(pairs(&handles, order()));
                 assert!(result.is_ok(), "{result:?}");
             }),

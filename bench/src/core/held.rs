@@ -21,7 +21,8 @@ pub(super) fn measure() -> Outcome {
         crowds.push(runtime.block_on(Crowd::gather(count))?);
     }
     let (runtime, beside) = (&runtime, &crowds);
-    let subject = |at: usize| Subject::timed(KEYS, move || pair_beside(runtime, &beside[at]));
+    let subject =
+        |at: usize| Subject::on_this_thread(KEYS, move || pair_beside(runtime, &beside[at]));
     let [k1, k10, k100, m1] = interleave(ROUNDS, [subject(0), subject(1), subject(2), subject(3)]);
     let row = |what: &str, ours| Row::times(BENCH, what, ours, &k1);
     let rows = vec![

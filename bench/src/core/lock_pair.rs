@@ -35,15 +35,15 @@ fn one_thread() -> Outcome {
     let [floor, acquire, attempt, made, keyed, lockmap, dashmap] = interleave(
         ROUNDS,
         [
-            Subject::timed(KEYS, || floor_pairs(&map, &keys, scattered(KEYS))),
-            Subject::timed(KEYS, || {
+            Subject::on_this_thread(KEYS, || floor_pairs(&map, &keys, scattered(KEYS))),
+            Subject::on_this_thread(KEYS, || {
                 done(runtime.block_on(pairs(&handles, scattered(KEYS))))
             }),
-            Subject::timed(KEYS, || done(runtime.block_on(tried(&handles)))),
-            Subject::timed(KEYS, || done(runtime.block_on(made_each(&locks, &texts)))),
-            Subject::timed(KEYS, || runtime.block_on(peers.keyed_lock(&keys))),
-            Subject::timed(KEYS, || peers.lockmap(&keys)),
-            Subject::timed(KEYS, || peers.dashmap(&keys)),
+            Subject::on_this_thread(KEYS, || done(runtime.block_on(tried(&handles)))),
+            Subject::on_this_thread(KEYS, || done(runtime.block_on(made_each(&locks, &texts)))),
+            Subject::on_this_thread(KEYS, || runtime.block_on(peers.keyed_lock(&keys))),
+            Subject::on_this_thread(KEYS, || peers.lockmap(&keys)),
+            Subject::on_this_thread(KEYS, || peers.dashmap(&keys)),
         ],
     );
     let target = Target::AtLeast {

@@ -28,13 +28,13 @@ pub(super) fn measure() -> Outcome {
     let [floor, ours] = interleave(
         ROUNDS,
         [
-            Subject::timed(1, || {
+            Subject::on_this_thread(1, || {
                 let now = SystemClock.now().as_nanos();
                 for (key, grant) in &held {
                     assert!(map.renew(key, *grant, now));
                 }
             }),
-            Subject::timed(1, || {
+            Subject::on_this_thread(1, || {
                 let answers = runtime.block_on(memory.renew(&request));
                 assert!(answers.is_ok_and(|answers| all_renewed(&black_box(answers))));
             }),

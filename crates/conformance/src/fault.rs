@@ -3,7 +3,7 @@
 //! What it does is drawn from a seeded generator, so that a single-threaded run can be repeated from its seed.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -64,15 +64,6 @@ pub struct Counts {
     pub late_releases: u64,
 }
 
-#[derive(Default)]
-struct Counters {
-    delays: AtomicU64,
-    lost_replies: AtomicU64,
-    lost_requests: AtomicU64,
-    duplicates: AtomicU64,
-    late_releases: AtomicU64,
-}
-
 /// A backend with faults. Its `Debug` shows the seed.
 pub struct FaultBackend<B> {
     inner: B,
@@ -80,8 +71,17 @@ pub struct FaultBackend<B> {
     faults: Faults,
     healed: AtomicBool,
     random: Mutex<StdRng>,
-    counters: Counters,
+    counts: Mutex<Counts>,
     old_releases: Mutex<Vec<Release>>,
+}
+
+/// What a lost answer says of itself.
+const LOST_REPLY: &str = "the answer was lost";
+
+/// Whether an error is an answer that a [`FaultBackend`] lost: whatever the request did, it has done by now.
+#[must_use]
+pub fn is_lost_reply(error: &Error) -> bool {
+    error.kind() == ErrorKind::Timeout && error.detail() == LOST_REPLY
 }
 
 /// How many old releases are kept to come back late.
@@ -106,7 +106,7 @@ impl<B: Backend> FaultBackend<B> {
             faults,
             healed: AtomicBool::new(false),
             random: Mutex::new(StdRng::seed_from_u64(seed)),
-            counters: Counters::default(),
+            counts: Mutex::default(),
             old_releases: Mutex::new(Vec::new()),
         }
     }
@@ -133,14 +133,11 @@ impl<B: Backend> FaultBackend<B> {
 
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
-            delays: read(&self.counters.delays),
-            lost_replies: read(&self.counters.lost_replies),
-            lost_requests: read(&self.counters.lost_requests),
-            duplicates: read(&self.counters.duplicates),
-            late_releases: read(&self.counters.late_releases),
-        }
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, one_more: impl FnOnce(&mut Counts)) {
+        one_more(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn draw(&self) -> Fate {
@@ -165,7 +162,7 @@ impl<B: Backend> FaultBackend<B> {
     async fn before(&self, op: &'static str) -> Result<Fate> {
         let fate = self.draw();
         if fate.yields > 0 {
-            count(&self.counters.delays);
+            self.count(|counts| counts.delays += 1);
         }
         for _ in 0..fate.yields {
             tokio::task::yield_now().await;
@@ -174,12 +171,12 @@ impl<B: Backend> FaultBackend<B> {
             self.repeat_release(which).await?;
         }
         if fate.lost_request {
-            count(&self.counters.lost_requests);
+            self.count(|counts| counts.lost_requests += 1);
             return Err(Error::new(ErrorKind::Unavailable, "the request was lost")
                 .during(op, self.inner.describe().scheme));
         }
         if fate.duplicate {
-            count(&self.counters.duplicates);
+            self.count(|counts| counts.duplicates += 1);
         }
         Ok(fate)
     }
@@ -191,7 +188,7 @@ impl<B: Backend> FaultBackend<B> {
             releases.get(which).cloned()
         };
         if let Some(release) = old {
-            count(&self.counters.late_releases);
+            self.count(|counts| counts.late_releases += 1);
             self.inner.release(&release).await?;
         }
         Ok(())
@@ -202,8 +199,8 @@ impl<B: Backend> FaultBackend<B> {
         if !fate.lost_reply {
             return answer;
         }
-        count(&self.counters.lost_replies);
-        Err(Error::new(ErrorKind::Timeout, "the answer was lost")
+        self.count(|counts| counts.lost_replies += 1);
+        Err(Error::new(ErrorKind::Timeout, LOST_REPLY)
             .with_effect(Effect::Unknown)
             .during(op, self.inner.describe().scheme))
     }
@@ -222,20 +219,20 @@ impl<B: Backend> FaultBackend<B> {
     }
 }
 
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// Runs a verb under its fate.
 macro_rules! under_fate {
-    ($self:ident, $op:ident, $($argument:expr),+) => {{
-        let fate = $self.before(stringify!($op)).await?;
-        if fate.duplicate {
-            let _ = $self.inner.$op($($argument),+).await;
+    ($self:ident, $op:ident, $($argument:expr),+) => {
+        match $self.before(stringify!($op)).await {
+            Ok(fate) => {
+                if fate.duplicate {
+                    let _ = $self.inner.$op($($argument),+).await;
+                }
+                let answer = $self.inner.$op($($argument),+).await;
+                $self.after(stringify!($op), fate, answer)
+            }
+            Err(lost) => Err(lost),
         }
-        let answer = $self.inner.$op($($argument),+).await;
-        $self.after(stringify!($op), fate, answer)
-    }};
+    };
 }
 
 #[async_trait]
@@ -254,8 +251,12 @@ impl<B: Backend> Backend for FaultBackend<B> {
     }
 
     async fn release(&self, request: &Release) -> Result<Vec<Released>> {
-        self.remember(request);
-        under_fate!(self, release, request)
+        let answer = under_fate!(self, release, request);
+        // A request that never arrived has no copy that could arrive late.
+        if !matches!(&answer, Err(error) if error.effect() == Effect::None) {
+            self.remember(request);
+        }
+        answer
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
@@ -328,6 +329,7 @@ mod tests {
             (error.kind(), error.effect()),
             (ErrorKind::Timeout, Effect::Unknown)
         );
+        assert!(is_lost_reply(&error));
         store.heal();
         assert_eq!(store.get(&name).await.unwrap().unwrap().grants.len(), 1);
     }
@@ -353,6 +355,18 @@ mod tests {
         let answer = store.acquire(&request(&name)).await.unwrap();
         assert!(matches!(answer, Acquired::Granted(_)));
         assert_eq!(store.counts().duplicates, 1);
+    }
+
+    #[tokio::test]
+    async fn only_a_release_that_arrived_comes_back_late() {
+        let store = only(|faults| faults.lost_request = 1.0);
+        let name = Name::new("n", "k").unwrap();
+        let release = Release::grant(name, Holder::random(), leasehold_core::Token::new(1));
+        store.release(&release).await.unwrap_err();
+        assert!(store.old_releases.lock().unwrap().is_empty());
+        store.heal();
+        store.release(&release).await.unwrap();
+        assert_eq!(store.old_releases.lock().unwrap().len(), 1);
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use smallvec::SmallVec;
 
 use crate::backend::{Event, Inbox, InboxId, Watch};
-use crate::name::Name;
+use crate::name::{Name, NameHash};
 use crate::sync::{Mutex, lock};
 use crate::transition::{Events, Routed};
 
@@ -26,7 +26,7 @@ pub struct Inboxes {
 #[derive(Debug, Default)]
 struct Table {
     inboxes: HashMap<InboxId, Watched>,
-    names: HashMap<Name, SmallVec<[Watched; 1]>>,
+    names: HashMap<Name, SmallVec<[Watched; 1]>, NameHash>,
 }
 
 /// An inbox and how many watches it has here.

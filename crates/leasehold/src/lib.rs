@@ -62,4 +62,20 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>> {
 mod guides {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/quickstart.md")]
+    struct Quickstart;
+    #[doc = include_str!("../../../docs/locks.md")]
+    struct Locks;
+    #[doc = include_str!("../../../docs/safety.md")]
+    struct Safety;
+    #[doc = include_str!("../../../docs/adding-a-backend.md")]
+    struct AddingABackend;
+    #[doc = include_str!("../../../docs/backends/memory.md")]
+    struct Memory;
+    #[cfg(feature = "observe")]
+    #[doc = include_str!("../../../docs/wrappers.md")]
+    struct Wrappers;
+    #[cfg(feature = "observe")]
+    #[doc = include_str!("../../../docs/observability.md")]
+    struct Observability;
 }

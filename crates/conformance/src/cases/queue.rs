@@ -58,14 +58,14 @@ async fn a_waiter_is_queued_and_told_what_is_in_the_way(s: Scene) {
     let queued = s
         .enqueue(s.ask(&Party::new("b"), &name), Mailbox::new().id())
         .await;
-    assert_eq!((queued.position, queued.blocked.waiting), (0, 1));
+    assert_eq!((queued.position, queued.blocked.waiting), (0, 0));
     s.assert_ttl(queued.ttl, s.long());
     assert_eq!(queued.blocked.by, BlockedBy::Holder);
     assert_eq!(queued.blocked.holding.map(|h| h.token), Some(lease.token));
     let second = s
         .enqueue(s.ask(&Party::new("c"), &name), Mailbox::new().id())
         .await;
-    assert_eq!((second.position, second.blocked.waiting), (1, 2));
+    assert_eq!((second.position, second.blocked.waiting), (1, 1));
 }
 
 async fn a_release_hands_over_and_tells_the_inbox(s: Scene) {

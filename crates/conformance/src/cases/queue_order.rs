@@ -20,6 +20,11 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         case!(a_dead_waiter_in_front_lets_the_next_move_up, ["L2"], Queue),
         case!(
+            asking_without_queueing_gives_the_place_up,
+            ["L3", "T0-12"],
+            Queue
+        ),
+        case!(
             every_waiter_of_a_crowd_is_served_once,
             ["L2", "T2-02"],
             Queue
@@ -97,7 +102,7 @@ async fn asking_again_keeps_the_place(s: Scene) {
     s.take(&Party::new("a"), &name).await;
     let waiters = crowd(&s, &mail, 3).await;
     let again = s.enqueue(s.ask(&waiters[1], &name), mail.id()).await;
-    assert_eq!((again.position, again.blocked.waiting), (1, 3));
+    assert_eq!((again.position, again.blocked.waiting), (1, 2));
     let order: Vec<_> = s
         .record(&name)
         .await
@@ -118,7 +123,7 @@ async fn renewing_a_ticket_keeps_the_place_and_never_shortens(s: Scene) {
     let Renewed::Queued(queued) = s.renew_item(item).await else {
         panic!("it still waits");
     };
-    assert_eq!((queued.position, queued.blocked.waiting), (1, 3));
+    assert_eq!((queued.position, queued.blocked.waiting), (1, 2));
     assert_eq!(s.record(&name).await.tickets, before.tickets);
 }
 
@@ -131,7 +136,19 @@ async fn a_dead_waiter_in_front_lets_the_next_move_up(s: Scene) {
     s.enqueue(s.ask(&live, &name), mail.id()).await;
     s.outlive(s.brief()).await;
     let queued = s.enqueue(s.ask(&live, &name), mail.id()).await;
-    assert_eq!((queued.position, queued.blocked.waiting), (0, 1));
+    assert_eq!((queued.position, queued.blocked.waiting), (0, 0));
+}
+
+async fn asking_without_queueing_gives_the_place_up(s: Scene) {
+    let (name, a, mail) = (s.name("k"), Party::new("a"), Mailbox::new());
+    let _watch = mail.arm(&s, None).await;
+    let lease = s.take(&a, &name).await;
+    let waiters = crowd(&s, &mail, 2).await;
+    let blocked = s.refused(&waiters[0], &name).await;
+    assert_eq!(blocked.waiting, 1);
+    s.give_up(&a, &lease).await;
+    mail.granted(&s, &waiters[1].holder).await;
+    assert!(mail.grants_of(&waiters[0].holder).is_empty());
 }
 
 async fn every_waiter_of_a_crowd_is_served_once(s: Scene) {

@@ -7,7 +7,7 @@ use leasehold_core::Token;
 use super::Violation;
 use super::record::{Did, Entry, Saw};
 
-/// How far a holder's clock and the store's may part before a holding is no longer certain.
+/// How far a holder's clock and the store's may part before a holding is no longer certain, and what else may happen.
 ///
 /// A holding is certain from its acknowledgement until its release is sent or `start + ttl · (1 − drift) − margin`,
 /// whichever comes first; `start` is when the last acquire or renewal that succeeded was sent.
@@ -17,6 +17,8 @@ pub struct Bounds {
     pub drift_ppm: u64,
     /// What is taken off in any case, in milliseconds.
     pub margin_ms: u64,
+    /// A request may have arrived more than once, and the answer be that to the last copy.
+    pub repeats: bool,
 }
 
 impl Bounds {
@@ -24,18 +26,30 @@ impl Bounds {
     pub const EXACT: Self = Self {
         drift_ppm: 0,
         margin_ms: 0,
+        repeats: false,
     };
     /// The clocks are one and the same, but stand still between ticks: the recorder then runs ahead of them by less
     /// than a millisecond, to tell moments apart.
     pub const TICKING: Self = Self {
         drift_ppm: 0,
         margin_ms: 1,
+        repeats: false,
     };
     /// What a guard assumes by default: one per cent, and fifty milliseconds.
     pub const GUARD: Self = Self {
         drift_ppm: 10_000,
         margin_ms: 50,
+        repeats: false,
     };
+
+    /// The same, where requests may have arrived more than once.
+    #[must_use]
+    pub const fn with_repeats(self) -> Self {
+        Self {
+            repeats: true,
+            ..self
+        }
+    }
 
     /// When a lease sent for at `start` is surely still held.
     #[must_use]

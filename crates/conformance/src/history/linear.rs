@@ -23,6 +23,11 @@ pub fn check_linear(entries: &[Entry], bounds: Bounds) -> Vec<Violation> {
     for entry in entries.iter().filter(|entry| entry.saw != Saw::Nothing) {
         let operations = by_name.entry(&entry.name).or_default();
         operations.push(operation(entry, bounds));
+        if bounds.repeats && may_hide_a_copy(entry) {
+            let mut copy = operation(entry, bounds);
+            copy.op.saw = Saw::Unknown;
+            operations.push(copy);
+        }
     }
     let judge = |(name, operations): (&str, Vec<Operation<Mutex>>)| {
         let name = name.to_owned();
@@ -33,6 +38,14 @@ pub fn check_linear(entries: &[Entry], bounds: Bounds) -> Vec<Violation> {
         }
     };
     by_name.into_iter().filter_map(judge).collect()
+}
+
+/// Whether an earlier copy of the request may have done what its answer denies.
+fn may_hide_a_copy(entry: &Entry) -> bool {
+    matches!(
+        (entry.did, entry.saw),
+        (Did::Release { .. }, Saw::NotHeld) | (Did::Acquire { .. }, Saw::Refused)
+    )
 }
 
 fn operation(entry: &Entry, bounds: Bounds) -> Operation<Mutex> {
@@ -341,6 +354,22 @@ mod tests {
             lost(release(1, 2..3, 5)),
             acquire(2, 4..5, 100, 6),
         ])));
+    }
+
+    #[test]
+    fn a_release_answered_twice_may_deny_itself() {
+        // Its first copy ended the grant, another came and went, and the second copy found nothing.
+        let mut denied = release(1, 2..9, 5);
+        denied.saw = Saw::NotHeld;
+        let history = history([
+            acquire(1, 0..1, 100, 5),
+            denied,
+            acquire(2, 4..5, 100, 6),
+            release(2, 6..7, 6),
+        ]);
+        assert!(!is_fine(&history));
+        let repeats = Bounds::EXACT.with_repeats();
+        assert_eq!(check_linear(&history, repeats), []);
     }
 
     #[test]

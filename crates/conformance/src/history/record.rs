@@ -19,7 +19,7 @@ pub struct Entry {
     pub name: String,
     /// When it was sent, in nanoseconds of the recorder's clock.
     pub start: u64,
-    /// When its answer came; none if it never did.
+    /// When its answer came, or when it was over in any case; none if it may still happen.
     pub end: Option<u64>,
     /// What was done.
     pub did: Did,
@@ -120,6 +120,15 @@ impl History {
     /// Adds an operation that was sent at `start` and has just been answered, or never will be.
     pub fn add(&self, client: u32, name: &Name, start: u64, did: Did, saw: Saw) {
         let end = (saw != Saw::Unknown).then(|| self.now());
+        self.push(client, name, start, end, did, saw);
+    }
+
+    /// Adds an operation of which nobody knows what it did, but which can do nothing from now on.
+    pub fn add_over(&self, client: u32, name: &Name, start: u64, did: Did) {
+        self.push(client, name, start, Some(self.now()), did, Saw::Unknown);
+    }
+
+    fn push(&self, client: u32, name: &Name, start: u64, end: Option<u64>, did: Did, saw: Saw) {
         let entry = Entry {
             client,
             name: name.encoded().to_owned(),

@@ -96,6 +96,8 @@ impl Pairs {
         ours: Option<&Holding>,
     ) -> Verdict {
         match (theirs, ours) {
+            // Of several holdings the one that ends last is told, which two clocks may see differently.
+            (Some(_), Some(_)) if !self.exact => Ok(()),
             (Some(theirs), Some(ours)) => self.holding(name, theirs, ours),
             (None, None) => Ok(()),
             (theirs, ours) => differ(&theirs, &ours),

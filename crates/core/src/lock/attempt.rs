@@ -26,7 +26,7 @@ pub(super) struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, request: Acquire) -> Self {
-        let t0 = shared.clock.now();
+        let t0 = Moment::from_nanos(0);
         Self {
             shared,
             request,

@@ -278,16 +278,14 @@ impl Guard {
 
     /// Gives up this guard's share; the last one ends the lease.
     async fn give_up(mut self) -> Result<Result<(), (Name, LostCause)>> {
-        let held = self.held.clone();
-        let hold = &held.0;
-        if !self.is_last() {
+        let last = self.is_last();
+        let hold = &self.held.0;
+        if !last {
             return Ok(hold.check().map_err(|cause| (hold.name().clone(), cause)));
         }
-        let already_lost = hold.check().err();
-        let answer = release(hold).await;
-        let outcome = match answer {
-            Ok(answers) => first_loss(hold, &answers)
-                .or(already_lost.map(|cause| (hold.name().clone(), cause))),
+        // The store's answer counts, not our own deadline: a lease it could still end was ours to the end.
+        let outcome = match release(hold).await {
+            Ok(answers) => first_loss(hold, &answers),
             Err(error) => {
                 // Its share is not gone yet: dropping the guard leaves the rest to the background.
                 hold.tell_released(ReleaseOutcome::Failed(&error));

@@ -18,7 +18,6 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{Holder, Owner};
 use crate::lease::{Metadata, Mode, ONE_UNIT, Ttl, Units};
-use crate::seeded::{Bug, planted};
 
 /// A lock that can be taken: one name or several, exclusive or shared, one unit or more.
 ///
@@ -203,6 +202,12 @@ impl Lock {
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
+        if wait.is_zero() {
+            return match self.try_or_blocked(NotAcquired::TimedOut).await? {
+                Ok(guard) => Ok(guard),
+                Err(blocked) => Err(self.taken(blocked)),
+            };
+        }
         self.acquire_until(Some(self.shared.clock.now().after(wait)))
             .await
     }
@@ -213,20 +218,11 @@ impl Lock {
             return Ok(guard);
         }
         let mut outcome = Outcome::new(self, spec);
-        let request = self.request(spec)?;
-        if deadline.is_some_and(|deadline| deadline <= outcome.started) {
-            let granted = try_now(&self.shared, request)
-                .await
-                .map_err(|error| outcome.failed(error))?;
-            return granted
-                .map(|granted| outcome.acquired(granted))
-                .map_err(|blocked| outcome.failed(self.taken(spec, blocked)));
-        }
         let patience = Patience {
             deadline,
             cancel: spec.cancel.as_ref(),
         };
-        match wait(&self.shared, request, patience).await {
+        match wait(&self.shared, self.request(spec)?, patience).await {
             Ok(granted) => Ok(outcome.acquired(granted)),
             Err(error) => Err(outcome.failed(error)),
         }
@@ -240,19 +236,21 @@ impl Lock {
     /// # Cancel safety
     /// Dropped midway, whatever the store may have granted is given back in the background.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        Ok(self.try_or_blocked(NotAcquired::Unavailable).await?.ok())
+    }
+
+    /// Takes the lock if it is free right now, or says who is in the way, which is reported as `refusal`.
+    async fn try_or_blocked(&self, refusal: NotAcquired<'_>) -> Result<Result<Guard, Blocked>> {
         let spec = self.spec()?;
         if let Some(guard) = self.enter_again(spec)? {
-            return Ok(Some(guard));
+            return Ok(Ok(guard));
         }
         let mut outcome = Outcome::new(self, spec);
         match try_now(&self.shared, self.request(spec)?).await {
-            Ok(Ok(granted)) => Ok(Some(outcome.acquired(granted))),
-            Ok(Err(_)) => {
-                outcome.refused(NotAcquired::Unavailable);
-                Ok(None)
-            }
-            Err(error) if planted(Bug::TimeoutAsRefusal) && error.kind() == ErrorKind::Timeout => {
-                Ok(None)
+            Ok(Ok(granted)) => Ok(Ok(outcome.acquired(granted))),
+            Ok(Err(blocked)) => {
+                outcome.refused(refusal);
+                Ok(Err(blocked))
             }
             Err(error) => Err(outcome.failed(error)),
         }
@@ -277,10 +275,10 @@ impl Lock {
         Guard::new(&hold, scope)
     }
 
-    fn taken(&self, spec: &Spec, blocked: Blocked) -> Error {
+    fn taken(&self, blocked: Blocked) -> Error {
         Error::new(ErrorKind::NotAcquired, "it is taken")
             .during("acquire", self.shared.scheme())
-            .with_name(spec.names.first())
+            .with_name(&blocked.name)
             .with_blocked(blocked)
     }
 
@@ -377,7 +375,12 @@ impl<'a> Outcome<'a> {
         Self {
             lock,
             spec,
-            started: lock.shared.clock.now(),
+            // Only hooks want to know how long it took.
+            started: if lock.shared.has_hooks() {
+                lock.shared.clock.now()
+            } else {
+                Moment::from_nanos(0)
+            },
             reported: false,
         }
     }
@@ -403,6 +406,9 @@ impl<'a> Outcome<'a> {
     fn refused(&mut self, why: NotAcquired<'_>) {
         self.reported = true;
         let shared = &self.lock.shared;
+        if !shared.has_hooks() {
+            return;
+        }
         let took = shared.clock.now().since(self.started);
         shared.emit(|| LockEvent::NotAcquired {
             name: self.spec.names.first(),

@@ -1,7 +1,7 @@
 //! One acquisition: what was granted, until when it may be believed in, and how it ended.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -122,6 +122,8 @@ pub(super) struct Hold {
     expires_at: AtomicU64,
     cause: OnceLock<LostCause>,
     changed: Notify,
+    /// Whether anybody ever waited for a change; nobody is notified otherwise.
+    watched: AtomicBool,
 }
 
 /// What a new [`Hold`] starts from.
@@ -174,6 +176,7 @@ impl Hold {
             expires_at: AtomicU64::new(expires_at.unwrap_or_default()),
             cause: OnceLock::new(),
             changed: Notify::new(),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -269,18 +272,18 @@ impl Hold {
             .store(expires_at.as_millis(), Ordering::Release);
         let back = self
             .phase
-            .compare_exchange(AT_RISK, HELD, Ordering::AcqRel, Ordering::Acquire);
+            .compare_exchange(AT_RISK, HELD, Ordering::SeqCst, Ordering::SeqCst);
         if back.is_ok() {
-            self.changed.notify_waiters();
+            self.notify();
         }
     }
 
     pub(super) fn at_risk(self: &Arc<Self>) {
         let now_at_risk =
             self.phase
-                .compare_exchange(HELD, AT_RISK, Ordering::AcqRel, Ordering::Acquire);
+                .compare_exchange(HELD, AT_RISK, Ordering::SeqCst, Ordering::SeqCst);
         if now_at_risk.is_ok() {
-            self.changed.notify_waiters();
+            self.notify();
             self.shared.emit(|| LockEvent::AtRisk {
                 held: Held::of(self),
             });
@@ -291,14 +294,14 @@ impl Hold {
     pub(super) fn lose(&self, cause: LostCause) {
         let lost = self
             .phase
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
                 (phase < LOST).then(|| {
                     self.cause.get_or_init(|| cause.clone());
                     LOST
                 })
             });
         if lost.is_ok() {
-            self.changed.notify_waiters();
+            self.notify();
             let cause = self.cause();
             self.shared.emit(|| LockEvent::Lost {
                 name: self.name(),
@@ -312,8 +315,8 @@ impl Hold {
 
     /// Marks the lease as given up, so that nobody releases it again, and tells the hooks unless it was lost before.
     pub(super) fn finish(&self, outcome: ReleaseOutcome<'_>) {
-        let before = self.phase.swap(RELEASED, Ordering::AcqRel);
-        self.changed.notify_waiters();
+        let before = self.phase.swap(RELEASED, Ordering::SeqCst);
+        self.notify();
         if before < LOST {
             self.tell_released(outcome);
         }
@@ -328,8 +331,16 @@ impl Hold {
         });
     }
 
+    fn notify(&self) {
+        // Pairs with the store in `change_after`: either this sees the watcher, or the watcher sees the change.
+        if self.watched.load(Ordering::SeqCst) {
+            self.changed.notify_waiters();
+        }
+    }
+
     /// Resolves when the state changes, or when time alone may have changed it.
     pub(super) async fn change_after(&self, seen: &State) -> State {
+        self.watched.store(true, Ordering::SeqCst);
         loop {
             let notified = self.changed.notified();
             tokio::pin!(notified);

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::backend::{Event, What};
 use crate::holder::HolderDigest;
 use crate::lease::Lease;
-use crate::name::Name;
+use crate::name::{Name, NameHash};
 use crate::seeded::{Bug, planted};
 use crate::sync::{Mutex, lock};
 
@@ -21,7 +21,7 @@ const SHARDS: usize = 16;
 /// All local waiters of a manager.
 #[derive(Default)]
 pub(super) struct Line {
-    shards: [Mutex<HashMap<Name, Queue>>; SHARDS],
+    shards: [Mutex<HashMap<Name, Queue, NameHash>>; SHARDS],
     /// How many waiters there are; read without a lock on the way of those who need not wait.
     waiters: AtomicUsize,
 }
@@ -214,7 +214,7 @@ impl Line {
         }
     }
 
-    fn shard(&self, name: &Name) -> &Mutex<HashMap<Name, Queue>> {
+    fn shard(&self, name: &Name) -> &Mutex<HashMap<Name, Queue, NameHash>> {
         &self.shards[(name.process_hash() >> 24) as usize % SHARDS]
     }
 }

@@ -327,7 +327,7 @@ impl Locks {
     /// Stops taking locks and answers everybody who waits. What is held stays held, and goes on being renewed, until
     /// its guards let go.
     pub fn close(&self) {
-        self.shared.closing.cancel();
+        self.shared.close();
     }
 
     /// Closes, releases everything this manager and its clones hold, and waits until that is done, at most this long.

@@ -1,6 +1,6 @@
 //! Who holds what in this process: the keeper renews from it, shutdown releases from it, the gauge counts it.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::hold::Hold;
@@ -13,7 +13,6 @@ const SHARDS: usize = 16;
 pub(super) struct Roster {
     shards: [Mutex<Seats>; SHARDS],
     next: AtomicU32,
-    taken: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -31,7 +30,6 @@ pub(super) struct Seat {
 
 impl Roster {
     pub(super) fn seat(&self, hold: &Weak<Hold>) -> Seat {
-        self.taken.fetch_add(1, Ordering::Relaxed);
         let shard = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS as u32;
         let mut seats = lock(&self.shards[shard as usize]);
         let index = match seats.free.pop() {
@@ -48,7 +46,6 @@ impl Roster {
     }
 
     pub(super) fn leave(&self, seat: Seat) {
-        self.taken.fetch_sub(1, Ordering::Relaxed);
         let mut seats = lock(&self.shards[seat.shard as usize]);
         seats.seats[seat.index as usize] = Weak::new();
         seats.free.push(seat.index);
@@ -56,7 +53,11 @@ impl Roster {
 
     /// How many acquisitions there are.
     pub(super) fn len(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        let taken = |shard: &Mutex<Seats>| {
+            let seats = lock(shard);
+            seats.seats.len() - seats.free.len()
+        };
+        self.shards.iter().map(taken).sum()
     }
 
     /// All acquisitions that are still there.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) keeper: Keeper,
     /// Cancelled when the manager is closed: nobody may begin or go on to wait.
     pub(super) closing: CancellationToken,
+    /// The same as a flag that costs nothing to read.
+    closed: AtomicBool,
     attached: OnceCell<Watch>,
     hooks: Vec<Hook>,
     /// Above zero while first tries have lately been refused; see [`Shared::expects_contention`].
@@ -57,6 +59,7 @@ impl Shared {
             scopes: Scopes::default(),
             keeper,
             closing: CancellationToken::new(),
+            closed: AtomicBool::new(false),
             attached: OnceCell::new(),
             hooks,
             heat: AtomicU8::new(0),
@@ -84,8 +87,13 @@ impl Shared {
             .map(|_| ())
     }
 
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.closing.cancel();
+    }
+
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
-        if self.closing.is_cancelled() {
+        if self.closed.load(Ordering::Acquire) {
             Err(closed())
         } else {
             Ok(())

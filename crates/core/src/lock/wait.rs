@@ -11,10 +11,11 @@ use super::event::LockEvent;
 use super::hold::Granted;
 use super::line::{Place, Signal};
 use super::shared::{Shared, closed};
-use crate::backend::{Acquire, Acquired, Blocked, Watch};
+use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Watch};
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::Lease;
+use crate::seeded::{Bug, planted};
 
 /// A waiter asks again at least this often where no better moment is known: a lost wake-up costs no more.
 const LONGEST_RECHECK: Duration = Duration::from_secs(5);
@@ -30,16 +31,40 @@ pub(super) struct Patience<'a> {
     pub(super) cancel: Option<&'a CancellationToken>,
 }
 
+impl Patience<'_> {
+    fn is_endless(&self) -> bool {
+        self.deadline.is_none() && self.cancel.is_none()
+    }
+}
+
 /// Takes the names now, or says who has them.
 pub(super) async fn try_now(
     shared: &Arc<Shared>,
     request: Acquire,
 ) -> Result<Result<Granted, Blocked>> {
     let mut attempt = Attempt::new(shared, request);
-    match attempt.ask(false).await? {
+    let answer = match attempt.ask(false).await {
+        Err(error) if planted(Bug::TimeoutAsRefusal) && error.kind() == ErrorKind::Timeout => {
+            return Ok(Err(refusal_made_up(&attempt.request)));
+        }
+        answer => answer?,
+    };
+    match answer {
         Acquired::Granted(leases) => attempt.granted(leases).map(Ok),
         Acquired::Held(blocked) => Ok(Err(first(blocked)?)),
         Acquired::Queued(queued) => Ok(Err(queued.blocked)),
+    }
+}
+
+/// What [`Bug::TimeoutAsRefusal`] says instead of the truth.
+fn refusal_made_up(request: &Acquire) -> Blocked {
+    Blocked {
+        name: request.names.first().clone(),
+        by: BlockedBy::Holder,
+        holding: None,
+        change_in: None,
+        waiting: 0,
+        free_units: 0,
     }
 }
 
@@ -50,16 +75,31 @@ pub(super) async fn wait(
     patience: Patience<'_>,
 ) -> Result<Granted> {
     let mut attempt = Attempt::new(shared, request);
-    let name = attempt.request.names.first().clone();
     let mut blocked = None;
-    if !shared.line.is_waited_for(&name) && !shared.expects_contention() {
-        match within(shared, &patience, attempt.ask(false)).await? {
+    if !shared.expects_contention() && !shared.line.is_waited_for(attempt.request.names.first()) {
+        let answer = if patience.is_endless() {
+            attempt.ask(false).await?
+        } else {
+            within(shared, &patience, attempt.ask(false)).await?
+        };
+        match answer {
             Acquired::Granted(leases) => return attempt.granted(leases),
             Acquired::Held(by) => blocked = Some(first(by)?),
             Acquired::Queued(queued) => blocked = Some(queued.blocked),
         }
         shared.saw_contention(true);
     }
+    // Boxed, so that those who need not wait do not carry the room for it around.
+    Box::pin(stand_in_line(shared, attempt, patience, blocked)).await
+}
+
+async fn stand_in_line(
+    shared: &Arc<Shared>,
+    attempt: Attempt<'_>,
+    patience: Patience<'_>,
+    blocked: Option<Blocked>,
+) -> Result<Granted> {
+    let name = attempt.request.names.first().clone();
     let holder = attempt.request.holder.digest();
     let place = match attempt.request.names.single() {
         Some(name) => shared.line.join(name, holder),
@@ -76,8 +116,8 @@ pub(super) async fn wait(
         stumbles: 0,
     };
     match waiter.stand().await? {
-        Some(granted) => {
-            let granted = waiter.attempt.granted(granted);
+        Some(leases) => {
+            let granted = waiter.attempt.granted(leases);
             waiter.place.served();
             granted
         }

@@ -1,6 +1,5 @@
 //! One shard of the memory store: its records, their books, and the hand that tidies up in passing.
 
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -8,7 +7,7 @@ use indexmap::IndexMap;
 use crate::backend::Swept;
 use crate::clock::Timestamp;
 use crate::lease::Token;
-use crate::name::Name;
+use crate::name::{Name, NameHash};
 use crate::record::Record;
 use crate::seeded::{Bug, planted};
 use crate::transition::{self, Env, Events, Step};
@@ -20,7 +19,7 @@ const IDLE_ALLOWANCE: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) entries: IndexMap<Name, Entry, BuildHasherDefault<NameHasher>>,
+    pub(super) entries: IndexMap<Name, Entry, NameHash>,
     pub(super) last_token: u64,
     pub(super) idle: usize,
     /// The entry the next operation looks at.
@@ -196,24 +195,4 @@ fn due(record: &Record) -> u64 {
     record
         .due_at(RETENTION)
         .map_or(u64::MAX, Timestamp::as_millis)
-}
-
-/// Passes on the hash that a name already carries.
-#[derive(Default)]
-pub(super) struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }

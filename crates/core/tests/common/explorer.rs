@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,20 +15,24 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use leasehold_core::lock::LockEvent;
-use leasehold_core::{Clock, Guard, Held, Lock, Locks, ManualClock, Mode, Name, Token};
+use leasehold_core::{
+    Clock, ErrorKind, Guard, Held, Lock, Locks, ManualClock, Mode, Moment, Name, Token,
+};
 use tokio::runtime::Runtime;
 
 use crate::common::{Can, Seeded, Task, Yielding, builder, pause};
 
-/// How long locks last here. All times are multiples of a [`TICK`].
-pub const TTL: Duration = Duration::from_secs(3);
+/// How long locks last here: shorter than the pauses of a waiter that are random, so that a seed decides everything.
+const TTL: Duration = Duration::from_secs(2);
 /// Time moves by multiples of this.
-pub const TICK: Duration = Duration::from_millis(10);
-/// The names that are fought over.
-pub const KEYS: [&str; 2] = ["a", "b"];
+const TICK: Duration = Duration::from_millis(10);
+/// What is fought over.
+const KEYS: [&str; 2] = ["a", "b"];
 /// Turns after which the background has nothing left to do.
 const QUIET: usize = 40;
-/// Steps after which a schedule is taken to be going in circles.
+/// A waiter asks again at least this often, whatever it was told.
+const LONGEST_RECHECK: Duration = Duration::from_secs(5);
+/// Steps after which a schedule is taken to go in circles.
 const MOST_STEPS: usize = 20_000;
 
 /// What one schedule is made of.
@@ -35,6 +40,7 @@ const MOST_STEPS: usize = 20_000;
 pub struct Plan {
     pub can: Can,
     pub tasks: usize,
+    /// How often each task takes a lock.
     pub rounds: usize,
     /// Whether an administrator ends locks by force now and then.
     pub forcing: bool,
@@ -50,7 +56,7 @@ pub struct Outcome {
     pub steps: usize,
     pub acquired: usize,
     pub cancelled: usize,
-    /// Changes if any step of the schedule does.
+    /// Differs if any step did.
     pub fingerprint: u64,
 }
 
@@ -59,38 +65,228 @@ pub fn explore(seed: u64, plan: Plan) -> Result<Outcome, String> {
     let mut explorer = Explorer::new(seed, plan);
     explorer.run().map_err(|what| {
         let trace = explorer.stage.trace.borrow();
-        let from = trace.len().saturating_sub(60);
-        format!(
-            "seed {seed}, {plan:?}: {what}\nlast steps:\n  {}",
-            trace[from..].join("\n  ")
-        )
+        let last = trace.iter().skip(trace.len().saturating_sub(60));
+        let lines: Vec<_> = last
+            .map(|(at, note)| format!("  {at:?} {note:?}"))
+            .collect();
+        format!("seed {seed}, {plan:?}: {what}\n{}", lines.join("\n"))
     })
 }
 
+/// A step of a schedule.
+#[derive(Debug, Clone, Hash)]
+enum Note {
+    Polled(usize),
+    Done(usize),
+    Background,
+    Passed(Duration),
+    Wants(usize, Wish),
+    Holds(usize, Vec<(&'static str, u64)>),
+    LetsGo(usize),
+    GaveUp(usize),
+    Failed(usize, ErrorKind),
+    Forced(&'static str),
+}
+
+/// What a task wants next, and how.
+#[derive(Debug, Clone, Hash)]
+struct Wish {
+    keys: Vec<usize>,
+    way: Way,
+    mode: Mode,
+    renewing: bool,
+    manager: usize,
+    /// It is dropped after this many polls.
+    polls: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Way {
+    Try,
+    Within(Duration),
+    Wait,
+}
+
 /// What the tasks share.
-pub struct Stage {
-    pub clock: ManualClock,
-    pub store: Arc<Yielding>,
-    pub managers: Vec<Locks>,
-    pub names: Vec<Name>,
+struct Stage {
     plan: Plan,
+    clock: ManualClock,
+    store: Arc<Yielding>,
+    managers: Vec<Locks>,
+    names: Vec<Name>,
     ledger: RefCell<Ledger>,
     lines: Arc<Mutex<Lines>>,
-    trace: RefCell<Vec<String>>,
+    /// What each task waits for.
+    wishes: RefCell<BTreeMap<usize, Wish>>,
+    trace: RefCell<Vec<(Moment, Note)>>,
     wrong: RefCell<Option<String>>,
-    outcome: RefCell<Outcome>,
+    checked: Cell<(usize, Option<Moment>)>,
+    /// Since when nobody has each name, and whether time alone made it free.
+    free: [Cell<Option<Free>>; 2],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Free {
+    since: Moment,
+    by_time: bool,
 }
 
 /// Who believes to hold what.
 #[derive(Default)]
 struct Ledger {
-    entries: BTreeMap<usize, Entry>,
-    highest: BTreeMap<Name, Token>,
+    entries: BTreeMap<usize, (Held, Vec<(Name, Token)>)>,
+    /// The largest token so far, of any grant and of exclusive ones; two shared ones may be heard of in any order.
+    highest: BTreeMap<Name, (Token, Token)>,
 }
 
-struct Entry {
-    view: Held,
-    tokens: Vec<(Name, Token)>,
+impl Stage {
+    fn new(plan: Plan, runtime: &Runtime) -> Self {
+        let clock = ManualClock::new();
+        let store = Arc::new(Yielding::new(&clock, plan.can));
+        let lines: Arc<Mutex<Lines>> = Arc::default();
+        let manager = |at: usize| {
+            let build = builder(&store, &clock)
+                .ttl(TTL)
+                .runtime(runtime.handle().clone());
+            let lines = lines.clone();
+            let hook = move |event: &LockEvent<'_>| lines.lock().unwrap().hear(at, event);
+            let build = if plan.hooked {
+                build.on_event(hook)
+            } else {
+                build
+            };
+            build.build().unwrap()
+        };
+        Self {
+            plan,
+            managers: vec![manager(0), manager(1)],
+            names: KEYS
+                .iter()
+                .map(|key| Name::new("orders", key).unwrap())
+                .collect(),
+            clock,
+            store,
+            lines,
+            ledger: RefCell::default(),
+            wishes: RefCell::default(),
+            trace: RefCell::default(),
+            wrong: RefCell::default(),
+            checked: Cell::default(),
+            free: Default::default(),
+        }
+    }
+
+    fn note(&self, what: Note) {
+        self.trace.borrow_mut().push((self.clock.now(), what));
+    }
+
+    fn fail(&self, what: impl FnOnce() -> String) {
+        self.wrong.borrow_mut().get_or_insert_with(what);
+    }
+
+    /// A task got a lock, by an acquisition of its own (`is_new`) or by adoption.
+    fn enter(&self, task: usize, guard: &Guard, mode: Mode, is_new: bool) {
+        let tokens: Vec<_> = guard
+            .tokens()
+            .map(|(name, token)| (name.clone(), token))
+            .collect();
+        let key = |name: &Name| KEYS[usize::from(*name == self.names[1])];
+        let shown = tokens.iter().map(|(name, token)| (key(name), token.get()));
+        self.note(Note::Holds(task, shown.collect()));
+        let mut ledger = self.ledger.borrow_mut();
+        for (name, token) in &tokens {
+            let none = (Token::new(0), Token::new(0));
+            let (any, exclusive) = ledger.highest.entry(name.clone()).or_insert(none);
+            let before = if mode == Mode::Shared {
+                *exclusive
+            } else {
+                *any
+            };
+            if is_new && *token <= before && !self.store.was_forced(name, *token) {
+                self.fail(|| format!("task {task} got token {token} of {name} after {before}"));
+            }
+            *any = (*any).max(*token);
+            if mode == Mode::Exclusive {
+                *exclusive = (*exclusive).max(*token);
+            }
+        }
+        ledger.entries.insert(task, (guard.held(), tokens));
+        self.checked.take();
+    }
+
+    fn leave(&self, task: usize) {
+        self.note(Note::LetsGo(task));
+        self.ledger.borrow_mut().entries.remove(&task);
+    }
+
+    /// S1, S2: exclusive grants are alone, and whoever may believe to hold a name has a live grant of it.
+    fn check(&self) {
+        let state = (
+            self.store.effects.load(Ordering::Relaxed),
+            Some(self.clock.now()),
+        );
+        let before = self.checked.replace(state);
+        if before == state {
+            return;
+        }
+        let ledger = self.ledger.borrow();
+        for (name, free) in self.names.iter().zip(&self.free) {
+            let record = self.store.peek(name);
+            let taken = record
+                .as_ref()
+                .is_some_and(|r| r.grants.len() + r.tickets.len() > 0);
+            let since = self.clock.now();
+            let now_free = Free {
+                since,
+                by_time: before.0 == state.0,
+            };
+            free.set(if taken {
+                None
+            } else {
+                free.get().or(Some(now_free))
+            });
+            let grants = record.as_ref().map_or(&[][..], |record| &record.grants[..]);
+            let exclusive = grants.iter().any(|grant| grant.mode == Mode::Exclusive);
+            if exclusive && grants.len() > 1 {
+                self.fail(|| format!("{name} is granted to {} at once", grants.len()));
+            }
+            for (task, (view, tokens)) in &ledger.entries {
+                let Some((_, token)) = tokens.iter().find(|(held, _)| held == name) else {
+                    continue;
+                };
+                let granted = grants.iter().any(|grant| grant.token == *token);
+                if !granted && view.is_held() && !self.store.was_forced(name, *token) {
+                    self.fail(|| {
+                        format!("task {task} believes in {token} of {name}, which is over")
+                    });
+                }
+            }
+        }
+    }
+
+    /// L2: nobody waits for what nobody has. Asked only when there is nothing left to do but let time pass.
+    ///
+    /// What a call made free is noticed at once. What time made free, or while time jumped, may be noticed late.
+    fn check_progress(&self) {
+        let now = self.clock.now();
+        for (task, wish) in &*self.wishes.borrow() {
+            let is_overdue = |at: &usize| {
+                self.free[*at].get().is_some_and(|free| {
+                    let late = free.by_time || self.plan.jumping || self.plan.can == Can::Neither;
+                    !late || now.since(free.since) > LONGEST_RECHECK
+                })
+            };
+            if wish.keys.iter().all(is_overdue) {
+                self.fail(|| format!("task {task} waits for what nobody has: {wish:?}"));
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// The task that is being polled, and what it wants if it stands in a line for as long as it takes.
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+    static IN_LINE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The order in which tasks began to wait, by manager and name.
@@ -101,108 +297,32 @@ struct Lines {
     overtook: Vec<usize>,
 }
 
-thread_local! {
-    static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };
-    /// Whether the current task stands in a line, and for as long as it takes.
-    static IN_LINE: Cell<u64> = const { Cell::new(0) };
-}
-
-impl Stage {
-    fn note(&self, what: impl FnOnce() -> String) {
-        let what = format!(
-            "{:>6} ms {}",
-            self.clock.now().as_nanos() / 1_000_000 - 1_000_000,
-            what()
-        );
-        let mut outcome = self.outcome.borrow_mut();
-        for byte in what.bytes() {
-            outcome.fingerprint =
-                (outcome.fingerprint ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
-        }
-        self.trace.borrow_mut().push(what);
-    }
-
-    fn fail(&self, what: impl FnOnce() -> String) {
-        self.wrong.borrow_mut().get_or_insert_with(what);
-    }
-
-    /// A task got a lock.
-    fn enter(&self, task: usize, guard: &Guard, is_new: bool) {
-        let tokens: Vec<_> = guard
-            .tokens()
-            .map(|(name, token)| (name.clone(), token))
-            .collect();
-        self.note(|| format!("task {task} holds {tokens:?}"));
-        self.outcome.borrow_mut().acquired += 1;
-        let mut ledger = self.ledger.borrow_mut();
-        for (name, token) in &tokens {
-            let highest = ledger.highest.entry(name.clone()).or_insert(Token::new(0));
-            if is_new && *token <= *highest && !self.store.was_forced(name, *token) {
-                self.fail(|| format!("task {task} got token {token} of {name} after {highest}"));
+impl Lines {
+    /// Hooks run on the task that caused the event.
+    fn hear(&mut self, manager: usize, event: &LockEvent<'_>) {
+        let Some(task) = CURRENT
+            .get()
+            .filter(|task| IN_LINE.get() & (1 << task) != 0)
+        else {
+            return;
+        };
+        match event {
+            LockEvent::Waiting { name } => {
+                let line = self.waiting.entry((manager, (*name).clone()));
+                line.or_default().push(task);
             }
-            *highest = (*highest).max(*token);
-        }
-        ledger.entries.insert(
-            task,
-            Entry {
-                view: guard.held(),
-                tokens,
-            },
-        );
-    }
-
-    fn leave(&self, task: usize) {
-        self.note(|| format!("task {task} lets go"));
-        self.ledger.borrow_mut().entries.remove(&task);
-    }
-
-    /// S1, S2: whoever may believe to hold a name has a live grant of it, and exclusive grants are alone.
-    fn check(&self) {
-        let ledger = self.ledger.borrow();
-        for name in &self.names {
-            let record = self.store.peek(name);
-            let grants = record.as_ref().map_or(&[][..], |record| &record.grants[..]);
-            let exclusive = grants
-                .iter()
-                .filter(|grant| grant.mode == Mode::Exclusive)
-                .count();
-            if exclusive > 1 || (exclusive == 1 && grants.len() > 1) {
-                self.fail(|| format!("{name} is granted to {} at once", grants.len()));
-            }
-            for (task, entry) in &ledger.entries {
-                let Some((_, token)) = entry.tokens.iter().find(|(held, _)| held == name) else {
-                    continue;
-                };
-                let granted = grants.iter().any(|grant| grant.token == *token);
-                if !granted && entry.view.is_held() && !self.store.was_forced(name, *token) {
-                    self.fail(|| {
-                        format!(
-                            "task {task} believes to hold {name} with token {token}, which is over"
-                        )
-                    });
+            LockEvent::WaitEnded { name } => {
+                let line = self.waiting.entry((manager, (*name).clone())).or_default();
+                if line.first() != Some(&task) {
+                    self.overtook.push(task);
                 }
+                line.retain(|other| *other != task);
             }
+            // It ended without success, which may happen in any order.
+            LockEvent::NotAcquired { .. } => self.overtook.retain(|other| *other != task),
+            _ => {}
         }
     }
-
-    /// L2: nobody waits for what nobody holds. Only asked when there is nothing left to do but let time pass.
-    fn check_progress(&self, waiting: &[(usize, Wanted)]) {
-        for (task, wanted) in waiting {
-            let free = |at: &usize| {
-                let record = self.store.peek(&self.names[*at]);
-                record.is_none_or(|record| record.grants.is_empty() && record.tickets.is_empty())
-            };
-            if wanted.keys.iter().all(free) {
-                self.fail(|| format!("task {task} waits for {:?}, which nobody has", wanted.keys));
-            }
-        }
-    }
-}
-
-/// What a task waits for, by index into [`KEYS`].
-#[derive(Debug, Clone)]
-struct Wanted {
-    keys: Vec<usize>,
 }
 
 struct Flag(AtomicBool);
@@ -219,11 +339,40 @@ struct Logical {
     waker: Waker,
 }
 
+impl Logical {
+    fn new(future: Task) -> Self {
+        let ready = Arc::new(Flag(AtomicBool::new(true)));
+        let waker = Waker::from(ready.clone());
+        Self {
+            future: Some(future),
+            ready,
+            waker,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.future.is_some() && self.ready.0.load(Ordering::Relaxed)
+    }
+
+    /// Polls once; whether it is done.
+    fn poll(&mut self) -> bool {
+        self.ready.0.store(false, Ordering::Relaxed);
+        let mut cx = Context::from_waker(&self.waker);
+        let done = self
+            .future
+            .as_mut()
+            .is_some_and(|f| f.as_mut().poll(&mut cx).is_ready());
+        if done {
+            self.future = None;
+        }
+        done
+    }
+}
+
 struct Explorer {
     runtime: Runtime,
     stage: Rc<Stage>,
     tasks: Vec<Logical>,
-    wants: Rc<RefCell<BTreeMap<usize, Wanted>>>,
     random: Seeded,
 }
 
@@ -234,239 +383,155 @@ impl Explorer {
             .build()
             .unwrap();
         let mut random = Seeded::new(seed);
-        let stage = Rc::new(stage(plan, &runtime));
-        let wants: Rc<RefCell<BTreeMap<usize, Wanted>>> = Rc::default();
-        let mut futures: Vec<Task> = Vec::new();
+        let stage = Rc::new(Stage::new(plan, &runtime));
+        let mut tasks: Vec<Task> = Vec::new();
         for id in 0..plan.tasks {
-            let worker = Worker {
-                id,
-                stage: stage.clone(),
-                wants: wants.clone(),
-                random: Seeded::new(random.next()),
-            };
-            futures.push(Box::pin(worker.work()));
+            let random = Seeded::new(random.next());
+            tasks.push(Box::pin(
+                Worker {
+                    id,
+                    stage: stage.clone(),
+                    random,
+                }
+                .work(),
+            ));
         }
         if plan.forcing {
-            futures.push(Box::pin(admin(stage.clone(), Seeded::new(random.next()))));
+            tasks.push(Box::pin(administer(
+                stage.clone(),
+                Seeded::new(random.next()),
+            )));
         }
-        let tasks = futures.into_iter().map(logical).collect();
+        let tasks = tasks.into_iter().map(Logical::new).collect();
         Self {
             runtime,
             stage,
             tasks,
-            wants,
             random,
         }
     }
 
     fn run(&mut self) -> Result<Outcome, String> {
-        let mut steps = 0;
-        loop {
-            steps += 1;
-            if steps > MOST_STEPS {
-                return Err("it does not come to an end".to_owned());
+        for steps in 0..MOST_STEPS {
+            if self.tasks.iter().all(|task| task.future.is_none()) {
+                self.finish()?;
+                return Ok(self.outcome(steps));
             }
-            let ready: Vec<usize> = (0..self.tasks.len())
-                .filter(|at| self.is_ready(*at))
-                .collect();
-            if ready.is_empty() {
-                if self.tasks.iter().all(|task| task.future.is_none()) {
-                    break;
-                }
-                self.let_time_pass();
-            } else if self.random.once_in(3) {
-                self.background();
-            } else if self.random.once_in(40) {
-                let tenths = 1 + self.random.below(5) as u32;
-                self.advance(TICK * 10 * tenths);
-            } else if self.stage.plan.jumping && self.random.once_in(150) {
-                self.advance(TTL);
-            } else {
-                let at = ready[self.random.below(ready.len())];
-                self.poll(at);
-            }
+            self.step();
             self.verdict()?;
         }
-        self.finish()?;
-        let mut outcome = *self.stage.outcome.borrow();
-        outcome.steps = steps;
-        Ok(outcome)
+        Err("it does not come to an end".to_owned())
     }
 
-    fn is_ready(&self, at: usize) -> bool {
-        self.tasks[at].future.is_some() && self.tasks[at].ready.0.load(Ordering::Relaxed)
+    fn step(&mut self) {
+        let ready: Vec<usize> = (0..self.tasks.len())
+            .filter(|at| self.tasks[*at].is_ready())
+            .collect();
+        if ready.is_empty() {
+            self.let_time_pass();
+        } else if self.random.once_in(3) {
+            self.stage.note(Note::Background);
+            self.background(1);
+        } else if self.random.once_in(40) {
+            let tenths = 1 + self.random.below(5) as u32;
+            self.advance(TICK * 10 * tenths);
+        } else if self.stage.plan.jumping && self.random.once_in(150) {
+            self.advance(TTL);
+        } else {
+            let at = ready[self.random.below(ready.len())];
+            self.poll(at);
+        }
+        self.stage.check();
     }
 
     fn poll(&mut self, at: usize) {
-        let task = &mut self.tasks[at];
-        task.ready.0.store(false, Ordering::Relaxed);
-        CURRENT.set(at);
-        let done = task.future.as_mut().is_some_and(|future| {
-            future
-                .as_mut()
-                .poll(&mut Context::from_waker(&task.waker))
-                .is_ready()
-        });
-        if done {
-            task.future = None;
+        self.stage.note(Note::Polled(at));
+        CURRENT.set(Some(at));
+        if self.tasks[at].poll() {
+            self.stage.note(Note::Done(at));
         }
-        CURRENT.set(usize::MAX);
-        self.stage.note(|| {
-            format!(
-                "task {at} was polled{}",
-                if done { " and is done" } else { "" }
-            )
-        });
-        self.stage.check();
+        CURRENT.set(None);
     }
 
-    /// Gives one task of the background a turn.
-    fn background(&self) {
-        self.runtime.block_on(pause());
-        self.stage.check();
+    /// Gives the background this many turns.
+    fn background(&self, turns: usize) {
+        self.runtime.block_on(async {
+            for _ in 0..turns {
+                pause().await;
+            }
+        });
     }
 
     fn advance(&self, by: Duration) {
-        self.stage.note(|| format!("{by:?} pass"));
+        self.stage.note(Note::Passed(by));
         self.stage.clock.advance(by);
-        self.stage.check();
     }
 
     /// Nobody has anything to do: the background finishes, then the clock goes to the next sleeper.
     fn let_time_pass(&mut self) {
-        for _ in 0..QUIET {
-            self.background();
-            if (0..self.tasks.len()).any(|at| self.is_ready(at)) {
+        for _ in 0..QUIET / 8 {
+            self.background(8);
+            if self.tasks.iter().any(Logical::is_ready) {
                 return;
             }
         }
-        let waiting: Vec<_> = self
-            .wants
-            .borrow()
-            .iter()
-            .map(|(task, wanted)| (*task, wanted.clone()))
-            .collect();
-        if self.stage.plan.can != Can::Neither {
-            self.stage.check_progress(&waiting);
-        }
+        self.stage.check_progress();
         match self.stage.clock.next_wake() {
             Some(wake) => {
-                let left = wake.since(self.stage.clock.now());
-                let ticks = left.as_nanos().div_ceil(TICK.as_nanos()).max(1);
+                let left = wake.since(self.stage.clock.now()).as_nanos();
+                let ticks = left.div_ceil(TICK.as_nanos()).max(1);
                 self.advance(TICK * u32::try_from(ticks).unwrap_or(u32::MAX));
             }
             None => self
                 .stage
-                .fail(|| format!("everybody waits and nothing will happen: {waiting:?}")),
+                .fail(|| "everybody waits and nothing will happen".to_owned()),
         }
     }
 
     fn verdict(&self) -> Result<(), String> {
         if let Some(task) = self.stage.lines.lock().unwrap().overtook.first() {
-            return Err(format!(
-                "task {task} was served before one of its own line that came first"
-            ));
+            return Err(format!("task {task} was served before one that came first"));
         }
         self.stage.wrong.borrow_mut().take().map_or(Ok(()), Err)
     }
 
-    /// Everybody is done: well before any lease would run out, nothing is left.
-    fn finish(&mut self) -> Result<(), String> {
+    /// Everybody is done: long before any lease would run out, nothing is left.
+    fn finish(&self) -> Result<(), String> {
         for _ in 0..2 {
-            (0..QUIET).for_each(|_| self.background());
+            self.background(QUIET);
             self.advance(10 * TICK);
         }
-        self.verdict()?;
-        for name in &self.stage.names {
-            if let Some(record) = self.stage.store.peek(name)
-                && (!record.grants.is_empty() || !record.tickets.is_empty())
-            {
-                return Err(format!("left behind in the store: {record:?}"));
-            }
+        let stage = &self.stage;
+        let records = stage.names.iter().filter_map(|name| stage.store.peek(name));
+        let kept: Vec<_> = records
+            .filter(|record| record.grants.len() + record.tickets.len() > 0)
+            .collect();
+        let counts: Vec<_> = stage
+            .managers
+            .iter()
+            .map(|locks| (locks.held(), locks.waiting()))
+            .collect();
+        let watches = stage.store.name_watches.load(Ordering::Relaxed);
+        let sleepers = stage.clock.sleepers();
+        // Each keeper may have planned a look before it knew that nothing is left.
+        if kept.is_empty() && counts == [(0, 0); 2] && watches == 0 && sleepers <= 2 {
+            return Ok(());
         }
-        for locks in &self.stage.managers {
-            if (locks.held(), locks.waiting()) != (0, 0) {
-                return Err(format!("left behind: {locks:?}"));
-            }
-        }
-        let watches = self.stage.store.name_watches.load(Ordering::Relaxed);
-        if watches > 0 || self.stage.clock.sleepers() > self.stage.managers.len() {
-            return Err(format!(
-                "left behind: {watches} watches, {} sleepers",
-                self.stage.clock.sleepers()
-            ));
-        }
-        Ok(())
+        Err(format!(
+            "left behind: {kept:?}, held and waiting {counts:?}, {watches} watches, {sleepers} sleepers"
+        ))
     }
-}
 
-fn logical(future: Task) -> Logical {
-    let ready = Arc::new(Flag(AtomicBool::new(true)));
-    Logical {
-        future: Some(future),
-        waker: Waker::from(ready.clone()),
-        ready,
-    }
-}
-
-fn stage(plan: Plan, runtime: &Runtime) -> Stage {
-    let clock = ManualClock::new();
-    let store = Arc::new(Yielding::new(&clock, plan.can));
-    let lines: Arc<Mutex<Lines>> = Arc::default();
-    let manager = |at: usize| {
-        let mut build = builder(&store, &clock)
-            .ttl(TTL)
-            .runtime(runtime.handle().clone());
-        if plan.hooked {
-            let lines = lines.clone();
-            build = build.on_event(move |event| lines.lock().unwrap().hear(at, event));
-        }
-        build.build().unwrap()
-    };
-    let managers = vec![manager(0), manager(1)];
-    let names = KEYS
-        .iter()
-        .map(|key| Name::new("orders", key).unwrap())
-        .collect();
-    Stage {
-        managers,
-        names,
-        clock,
-        store,
-        plan,
-        lines,
-        ledger: RefCell::default(),
-        trace: RefCell::default(),
-        wrong: RefCell::default(),
-        outcome: RefCell::default(),
-    }
-}
-
-impl Lines {
-    /// Hooks run on the task that caused the event, so that the current task is the one that waits.
-    fn hear(&mut self, manager: usize, event: &LockEvent<'_>) {
-        let task = CURRENT.get();
-        if task == usize::MAX || IN_LINE.get() & (1 << task) == 0 {
-            return;
-        }
-        match event {
-            LockEvent::Waiting { name } => {
-                self.waiting
-                    .entry((manager, (*name).clone()))
-                    .or_default()
-                    .push(task);
-            }
-            LockEvent::WaitEnded { name } => {
-                let line = self.waiting.entry((manager, (*name).clone())).or_default();
-                let is_first = line.first() == Some(&task);
-                line.retain(|other| *other != task);
-                if !is_first {
-                    self.overtook.push(task);
-                }
-            }
-            // The wait ended without success, which may happen in any order.
-            LockEvent::NotAcquired { .. } => self.overtook.retain(|other| *other != task),
-            _ => {}
+    fn outcome(&self, steps: usize) -> Outcome {
+        let trace = self.stage.trace.borrow();
+        let count = |is: fn(&Note) -> bool| trace.iter().filter(|(_, note)| is(note)).count();
+        let mut hasher = DefaultHasher::new();
+        trace.hash(&mut hasher);
+        Outcome {
+            steps,
+            acquired: count(|note| matches!(note, Note::Holds(..))),
+            cancelled: count(|note| matches!(note, Note::GaveUp(_))),
+            fingerprint: hasher.finish(),
         }
     }
 }
@@ -474,31 +539,19 @@ impl Lines {
 struct Worker {
     id: usize,
     stage: Rc<Stage>,
-    wants: Rc<RefCell<BTreeMap<usize, Wanted>>>,
     random: Seeded,
 }
 
 impl Worker {
     async fn work(mut self) {
         for _ in 0..self.stage.plan.rounds {
-            let manager = self.random.below(2);
-            let locks = self.stage.managers[manager].clone();
-            let keys = match self.random.below(8) {
-                0 => vec![0, 1],
-                1 => vec![1],
-                _ => vec![0],
-            };
-            let mut lock = locks.all(keys.iter().map(|at| KEYS[*at]));
-            if self.random.once_in(6) {
-                lock = lock.shared();
-            }
-            if self.random.once_in(4) {
-                lock = lock.renewing();
-            }
-            if let Some(guard) = self.take(&lock, keys).await {
-                self.stage.enter(self.id, &guard, true);
+            let wish = self.wish();
+            self.stage.note(Note::Wants(self.id, wish.clone()));
+            let (mode, manager) = (wish.mode, wish.manager);
+            if let Some(guard) = self.take(wish).await {
+                self.stage.enter(self.id, &guard, mode, true);
                 self.hold(&guard).await;
-                self.let_go(guard, &locks).await;
+                self.let_go(guard, manager, mode).await;
             }
             if self.random.once_in(2) {
                 pause().await;
@@ -506,61 +559,91 @@ impl Worker {
         }
     }
 
-    async fn take(&mut self, lock: &Lock, keys: Vec<usize>) -> Option<Guard> {
-        let polls = if self.random.once_in(4) {
-            self.random.below(14)
-        } else {
-            usize::MAX
-        };
-        let how = self.random.below(6);
-        let in_line = keys.len() == 1 && how >= 2;
-        self.stage.note(|| {
-            format!(
-                "task {} wants {keys:?}, way {how}, for {polls} polls",
-                self.id
-            )
-        });
-        let bit = 1 << self.id;
-        IN_LINE.set(if in_line {
-            IN_LINE.get() | bit
-        } else {
-            IN_LINE.get() & !bit
-        });
-        if how != 0 && how != 1 {
-            self.wants.borrow_mut().insert(self.id, Wanted { keys });
+    fn wish(&mut self) -> Wish {
+        let random = &mut self.random;
+        Wish {
+            keys: match random.below(8) {
+                0 => vec![0, 1],
+                1 => vec![1],
+                _ => vec![0],
+            },
+            way: match random.below(6) {
+                0 => Way::Try,
+                1 => Way::Within(TICK * (1 + random.below(80) as u32)),
+                _ => Way::Wait,
+            },
+            mode: if random.once_in(6) {
+                Mode::Shared
+            } else {
+                Mode::Exclusive
+            },
+            renewing: random.once_in(4),
+            manager: random.below(2),
+            polls: if random.once_in(4) {
+                random.below(14)
+            } else {
+                usize::MAX
+            },
         }
-        let wait = TICK * (1 + self.random.below(80) as u32);
-        let taken = match how {
-            0 => cut(polls, lock.try_acquire())
-                .await
-                .map(|taken| taken.unwrap()),
-            1 => cut(polls, lock.acquire_within(wait))
-                .await
-                .map(|taken| taken.ok()),
-            _ => cut(polls, lock.acquire())
-                .await
-                .map(|taken| Some(taken.unwrap())),
-        };
-        self.wants.borrow_mut().remove(&self.id);
-        if taken.is_none() {
-            self.stage.note(|| format!("task {} gave up", self.id));
-            self.stage.outcome.borrow_mut().cancelled += 1;
+    }
+
+    fn lock(&self, wish: &Wish) -> Lock {
+        let keys = wish.keys.iter().map(|at| KEYS[*at]);
+        let mut lock = self.stage.managers[wish.manager].all(keys);
+        if wish.mode == Mode::Shared {
+            lock = lock.shared();
         }
-        taken.flatten()
+        if wish.renewing {
+            lock = lock.renewing();
+        }
+        lock
+    }
+
+    async fn take(&self, wish: Wish) -> Option<Guard> {
+        let (lock, way, polls) = (self.lock(&wish), wish.way, wish.polls);
+        let in_line = u64::from(wish.keys.len() == 1 && way == Way::Wait) << self.id;
+        IN_LINE.set(IN_LINE.get() & !(1 << self.id) | in_line);
+        if way == Way::Wait {
+            self.stage.wishes.borrow_mut().insert(self.id, wish);
+        }
+        let taken = match way {
+            Way::Try => cut(polls, lock.try_acquire()).await,
+            Way::Within(wait) => {
+                let taken = cut(polls, lock.acquire_within(wait)).await;
+                taken.map(|taken| taken.map(Some))
+            }
+            Way::Wait => cut(polls, lock.acquire())
+                .await
+                .map(|taken| taken.map(Some)),
+        };
+        self.stage.wishes.borrow_mut().remove(&self.id);
+        let Some(taken) = taken else {
+            self.stage.note(Note::GaveUp(self.id));
+            return None;
+        };
+        taken.unwrap_or_else(|error| {
+            self.stage.note(Note::Failed(self.id, error.kind()));
+            let expected = match error.kind() {
+                ErrorKind::NotAcquired => matches!(way, Way::Within(_)),
+                // Time jumped while the request was under way.
+                ErrorKind::Timeout => self.stage.plan.jumping || matches!(way, Way::Within(_)),
+                _ => false,
+            };
+            if !expected {
+                self.stage
+                    .fail(|| format!("task {} failed: {error:?}", self.id));
+            }
+            None
+        })
     }
 
     async fn hold(&mut self, guard: &Guard) {
         for _ in 0..self.random.below(4) {
             match self.random.below(8) {
                 0 => {
+                    let wait = TICK * (10 * self.random.below(12) as u32);
                     let clock = &self.stage.clock;
-                    clock
-                        .sleep_until(
-                            clock
-                                .now()
-                                .after(TICK * (10 * self.random.below(12) as u32)),
-                        )
-                        .await;
+                    clock.sleep_until(clock.now().after(wait)).await;
                 }
                 1 => drop(cut(self.random.below(4), guard.extend(TTL)).await),
                 2 => drop(cut(2, guard.lost()).await),
@@ -569,46 +652,42 @@ impl Worker {
         }
     }
 
-    async fn let_go(&mut self, guard: Guard, locks: &Locks) {
-        let was_held = guard.is_held();
-        let (view, tokens): (_, Vec<_>) = (
-            guard.held(),
-            guard.tokens().map(|(n, t)| (n.clone(), t)).collect(),
-        );
+    async fn let_go(&mut self, guard: Guard, manager: usize, mode: Mode) {
         self.stage.leave(self.id);
         match self.random.below(7) {
             0 => drop(guard),
             1 => drop(cut(self.random.below(4), guard.release()).await),
-            2 => self.hand_over(guard, locks).await,
+            2 => self.hand_over(guard, manager, mode).await,
             3 => drop(guard.release_if_held().await.unwrap()),
-            _ => {
-                let released = guard.release().await;
-                let forced = tokens
-                    .iter()
-                    .any(|(name, token)| self.stage.store.was_forced(name, *token));
-                let over = view.expires_at() <= self.stage.clock.wall();
-                if released.is_err()
-                    && was_held
-                    && !forced
-                    && !over
-                    && view.ttl().as_duration() == TTL
-                {
-                    let late = view.remaining().is_zero();
-                    if !late {
-                        self.stage
-                            .fail(|| format!("task {} could not release: {released:?}", self.id));
-                    }
-                }
-            }
+            _ => self.release(guard).await,
         }
     }
 
-    async fn hand_over(&mut self, guard: Guard, locks: &Locks) {
+    /// S5, S8: a release fails only if the lease had ended.
+    async fn release(&self, guard: Guard) {
+        let tokens: Vec<_> = guard
+            .tokens()
+            .map(|(name, token)| (name.clone(), token))
+            .collect();
+        let ends = guard.remaining();
+        let started = self.stage.clock.now();
+        let released = guard.release().await;
+        let took = self.stage.clock.now().since(started);
+        let forced = tokens
+            .iter()
+            .any(|(name, token)| self.stage.store.was_forced(name, *token));
+        if released.is_err() && !forced && took < ends {
+            self.stage
+                .fail(|| format!("task {} could not release: {released:?}", self.id));
+        }
+    }
+
+    async fn hand_over(&self, guard: Guard, manager: usize, mode: Mode) {
         let Some(handover) = guard.hand_over() else {
             return;
         };
-        if let Ok(guard) = locks.adopt(&handover).await {
-            self.stage.enter(self.id, &guard, false);
+        if let Ok(guard) = self.stage.managers[manager].adopt(&handover).await {
+            self.stage.enter(self.id, &guard, mode, false);
             pause().await;
             self.stage.leave(self.id);
             drop(guard.release_any().await);
@@ -616,22 +695,24 @@ impl Worker {
     }
 }
 
-async fn admin(stage: Rc<Stage>, mut random: Seeded) {
+async fn administer(stage: Rc<Stage>, mut random: Seeded) {
     for _ in 0..2 {
         for _ in 0..random.below(30) {
             pause().await;
         }
         let key = KEYS[random.below(KEYS.len())];
-        stage.managers[0]
+        let ended = stage.managers[0]
             .force_release(key, "an administrator said so")
-            .await
-            .unwrap();
-        stage.note(|| format!("{key} was forced"));
+            .await;
+        stage.note(Note::Forced(key));
+        if let Err(error) = ended {
+            stage.fail(|| format!("a forced release failed: {error:?}"));
+        }
     }
 }
 
 /// Polls a future at most this often, and drops it then.
-pub async fn cut<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+async fn cut<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     let mut left = polls;
     std::future::poll_fn(move |cx| {

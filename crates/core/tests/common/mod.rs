@@ -23,7 +23,8 @@ use leasehold_core::backend::{
 use leasehold_core::lock::LocksBuilder;
 use leasehold_core::memory::Memory;
 use leasehold_core::{
-    Backend, Clock, Description, Error, Locks, ManualClock, Name, Record, Result, Token,
+    AtomicNames, Backend, Clock, Description, Error, Locks, ManualClock, Name, Record, Result,
+    Token,
 };
 
 /// A boxed future of one thread.
@@ -38,11 +39,13 @@ pub enum Can {
     Watch,
     /// Neither.
     Neither,
+    /// Queue and tell, but take only one name at a time.
+    OneByOne,
 }
 
 impl Can {
     /// Every sort of store there is.
-    pub const ALL: [Self; 3] = [Self::Queue, Self::Watch, Self::Neither];
+    pub const ALL: [Self; 4] = [Self::Queue, Self::Watch, Self::Neither, Self::OneByOne];
 }
 
 /// A memory store that pauses before and after the effect of every call, so that a future can be dropped before it
@@ -70,7 +73,10 @@ impl Yielding {
     pub fn new(clock: &ManualClock, can: Can) -> Self {
         let inner = Memory::with_clock(Arc::new(clock.clone()));
         let mut description = inner.describe().clone();
-        description.capabilities.queue = can == Can::Queue;
+        description.capabilities.queue = matches!(can, Can::Queue | Can::OneByOne);
+        if can == Can::OneByOne {
+            description.capabilities.atomic_names = AtomicNames::One;
+        }
         description.capabilities.watch = can != Can::Neither;
         Self {
             inner,
@@ -83,6 +89,12 @@ impl Yielding {
             renewal_takes: Mutex::default(),
             clock: clock.clone(),
         }
+    }
+
+    /// The same store, but without shared locks and semaphores.
+    pub fn without_quantities(mut self) -> Self {
+        self.description.capabilities.quantities = false;
+        self
     }
 
     /// From now on this verb gets no answer, and has no effect.
@@ -118,6 +130,15 @@ impl Yielding {
         answer
     }
 
+    fn refuse_several(&self, names: usize) -> Result<()> {
+        if names > 1 && self.description.capabilities.atomic_names == AtomicNames::One {
+            return Err(Error::unsupported(
+                "this store takes one name at a time, and said so",
+            ));
+        }
+        Ok(())
+    }
+
     fn note_forced(&self, request: &Release, answers: &[Released]) {
         if let (Release::Force { name, .. }, [Released::Forced(ended)]) = (request, answers) {
             let ended = ended.iter().map(|holding| (name.clone(), holding.token));
@@ -136,6 +157,7 @@ impl Backend for Yielding {
         if request.queue.is_some() && !self.description.capabilities.queue {
             return Err(Error::unsupported("this store has no queue, and said so"));
         }
+        self.refuse_several(request.names.as_slice().len())?;
         self.around("acquire", self.inner.acquire(request)).await
     }
 
@@ -152,6 +174,9 @@ impl Backend for Yielding {
     }
 
     async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+        if let Release::Grants { grants, .. } = request {
+            self.refuse_several(grants.len())?;
+        }
         let effect = async {
             let answers = self.inner.release(request).await?;
             self.note_forced(request, &answers);
@@ -165,6 +190,7 @@ impl Backend for Yielding {
     }
 
     async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn> {
+        self.refuse_several(request.names.as_slice().len())?;
         self.around("withdraw", self.inner.withdraw(request)).await
     }
 
