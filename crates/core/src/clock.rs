@@ -72,6 +72,9 @@ impl fmt::Debug for Moment {
 pub struct Timestamp(u64);
 
 impl Timestamp {
+    /// Stands for "never" where a timestamp must be given; small enough to survive JSON.
+    pub const NEVER: Self = Self((1 << 53) - 1);
+
     /// The timestamp this many milliseconds after the Unix epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {

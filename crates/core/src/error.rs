@@ -245,16 +245,16 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let e = &*self.0;
-        if let Some(op) = e.op {
-            write!(f, "{op} ")?;
+        match (e.op, &e.name) {
+            (Some(op), Some(name)) => write!(f, "{op} {name} ")?,
+            (Some(op), None) => write!(f, "{op} ")?,
+            (None, Some(name)) => write!(f, "{name}: ")?,
+            (None, None) => {}
         }
-        if let Some(name) = &e.name {
-            write!(f, "{name} ")?;
+        if let Some(op_backend) = e.op.and(e.backend) {
+            write!(f, "on {op_backend} ")?;
         }
-        if let Some(backend) = e.backend {
-            write!(f, "on {backend} ")?;
-        }
-        if e.op.is_some() || e.name.is_some() || e.backend.is_some() {
+        if e.op.is_some() {
             f.write_str("failed: ")?;
         }
         f.write_str(&e.detail)?;

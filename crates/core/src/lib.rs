@@ -38,7 +38,10 @@ pub use guarantees::{
 pub use holder::{Holder, HolderDigest, Owner};
 pub use keys::Keys;
 pub use lease::{Kind, Lease, Metadata, Mode, ONE_UNIT, Token, Ttl, Units};
-pub use lock::{Guard, Held, Lock, Locks};
+pub use lock::{
+    Answer, CancellationToken, Guard, Handover, Held, Idempotent, IdempotentError, Lock, LockEvent,
+    Locks, LocksBuilder, LostCause, RunError, Scope, State,
+};
 pub use name::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};
 pub use rare::{Collection, Rare};
 pub use record::{Claim, End, Ending, Grant, RECORD_SCHEMA, Record, Ticket};

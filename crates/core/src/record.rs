@@ -20,8 +20,8 @@ pub const RECORD_SCHEMA: u16 = 1;
 /// Everything a store knows about one name.
 ///
 /// One holder is a capacity of one; quantities and shared mode are more grants. A record that is
-/// [blank](Self::is_blank) need not be stored at all, provided the store's next token is larger than
-/// [`last_token`](Self::last_token).
+/// [blank](Self::is_blank) need not be stored at all, provided the store's next token is larger than its
+/// [`last_token`](Self::last_token) and [`version`](Self::version), so that neither comes back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The name this is about.
@@ -207,6 +207,12 @@ impl Record {
     #[must_use]
     pub fn seen_at(&self, now: Timestamp) -> Self {
         let mut seen = self.clone();
+        let delays = self
+            .grants
+            .iter()
+            .filter(|grant| grant.expires_at <= now)
+            .filter_map(Grant::quarantine);
+        seen.quarantined_until = delays.chain(self.quarantined_until).max();
         seen.grants.retain(|grant| grant.expires_at > now);
         seen.tickets.retain(|ticket| ticket.expires_at > now);
         seen.quarantined_until = seen.quarantined_until.filter(|until| *until > now);
@@ -233,6 +239,15 @@ impl Record {
             .iter()
             .max_by_key(|grant| grant.expires_at)
             .map(|grant| Holding::of(self.kind, grant))
+    }
+}
+
+impl Grant {
+    /// Until when nobody else is granted anything if this runs out; `None` if there is no lock delay.
+    #[must_use]
+    pub fn quarantine(&self) -> Option<Timestamp> {
+        let delay = Duration::from_millis(u64::from(self.lock_delay_ms));
+        (!delay.is_zero()).then(|| self.expires_at.after(delay))
     }
 }
 

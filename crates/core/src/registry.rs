@@ -215,6 +215,9 @@ impl Registry {
     /// # Errors
     /// [`ErrorKind::Config`] if the URL cannot be read or nobody serves its scheme; otherwise whatever the backend
     /// says.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a connection that is not returned is dropped.
     pub async fn connect(&self, url: &str) -> Result<Arc<dyn Backend>> {
         let url = StoreUrl::parse(url)?;
         match self.factories.get(url.scheme()) {

@@ -57,6 +57,23 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>> {
     registry().connect(url).await
 }
 
+/// Locks without async; see [`leasehold_core::blocking`].
+pub mod blocking {
+    use std::sync::Arc;
+
+    pub use leasehold_core::blocking::*;
+
+    use crate::{Backend, Result};
+
+    /// Opens a store by its URL; see [`connect`](crate::connect).
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect), and if this is called inside an async task.
+    pub fn connect(url: &str) -> Result<Arc<dyn Backend>> {
+        block_on(crate::connect(url))?
+    }
+}
+
 /// The code of the guides, compiled and run with the tests.
 #[cfg(doctest)]
 mod guides {

@@ -149,10 +149,6 @@ impl<'a> Player<'a> {
     }
 
     async fn send(&mut self, theirs: Sent, ours: Sent, holder: usize) -> Verdict {
-        // Whether a capacity that is refused settles the record is left to the store.
-        if matches!(theirs, Sent::SetCapacity(_)) {
-            self.sweep().await?;
-        }
         let now = self.now();
         let answer = self.ask_backend(&theirs).await;
         let request = ours.request();

@@ -42,6 +42,8 @@ use crate::record::Record;
 /// # Time
 /// A grant has ended once `now >= expires_at`, judged by the store's own clock wherever it has one. Every verb that
 /// changes a record first settles what has run out. Reads change nothing and show nothing that has run out.
+/// A store may also settle on its own, at any time; a waiter's grant then exists a little earlier than in a store that
+/// waits to be asked.
 ///
 /// # Cancellation
 /// Dropping a future may leave its request done, undone or under way, but never half done, and never an answer that
@@ -96,6 +98,25 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The watch is armed when this returns and ends when the returned value is dropped. Events about a name are
     /// hints: they may come late, twice, or for nothing.
     async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch>;
+}
+
+/// Anything that can stand for a shared store: what [`connect`](crate::registry::Registry::connect) returns, or an `Arc`
+/// of any backend.
+pub trait IntoStore {
+    /// The shared store.
+    fn into_store(self) -> Arc<dyn Backend>;
+}
+
+impl IntoStore for Arc<dyn Backend> {
+    fn into_store(self) -> Self {
+        self
+    }
+}
+
+impl<B: Backend> IntoStore for Arc<B> {
+    fn into_store(self) -> Arc<dyn Backend> {
+        self
+    }
 }
 
 /// A shared backend is a backend.

@@ -63,6 +63,8 @@ pub enum BlockedBy {
     Claim,
     /// Its last lease ran out a short while ago and the lock delay has not passed.
     LockDelay,
+    /// More units were asked for than the name has; such a request is never queued.
+    Capacity,
 }
 
 /// A lease as others see it.
@@ -106,6 +108,7 @@ impl fmt::Display for Blocked {
         write!(f, "{} is ", self.name)?;
         match (&self.holding, self.by) {
             (_, BlockedBy::Claim) => f.write_str("confirmed for good")?,
+            (_, BlockedBy::Capacity) => f.write_str("smaller than what was asked for")?,
             (_, BlockedBy::LockDelay) => {
                 f.write_str("in its lock delay after a lease that ran out")?
             }

@@ -386,8 +386,10 @@ impl Guard {
     }
 
     /// Gives the lock away; see [`lock::Guard::hand_over`].
-    #[must_use]
-    pub fn hand_over(self) -> Option<Handover> {
+    ///
+    /// # Errors
+    /// If the lease is over, or other guards share it.
+    pub fn hand_over(self) -> Result<Handover> {
         self.0.hand_over()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::deadline::lock_ttl;
+use super::deadline::{check_max_hold, lock_ttl};
 use super::event::LockEvent;
 use super::handle::Renewal;
 use super::keeper::{self, Keeper};
@@ -39,6 +39,8 @@ pub struct LocksBuilder {
     clock: Arc<dyn Clock>,
     runtime: Option<Handle>,
     hooks: Vec<Hook>,
+    #[cfg(feature = "observe")]
+    observed: Option<super::Warnings>,
 }
 
 impl LocksBuilder {
@@ -56,6 +58,8 @@ impl LocksBuilder {
             clock: SystemClock::shared(),
             runtime: None,
             hooks: Vec::new(),
+            #[cfg(feature = "observe")]
+            observed: None,
         }
     }
 
@@ -126,13 +130,24 @@ impl LocksBuilder {
         self
     }
 
+    /// Records meters through the `metrics` façade and log lines through `tracing`.
+    #[cfg(feature = "observe")]
+    pub fn observed(mut self, warnings: super::Warnings) -> Self {
+        self.observed = Some(warnings);
+        self
+    }
+
     /// Checks everything and starts the manager.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for an option that breaks its rule; [`ErrorKind::Config`] if the namespace is
     /// missing or there is no Tokio runtime to run on.
-    pub fn build(self) -> Result<Locks> {
+    pub fn build(mut self) -> Result<Locks> {
         let namespace = self.checked_namespace()?;
+        self.add_meters();
+        if let Some(max) = self.max_hold {
+            check_max_hold(max)?;
+        }
         let defaults = Defaults {
             owner: self
                 .owner
@@ -160,14 +175,19 @@ impl LocksBuilder {
     }
 
     #[cfg(feature = "observe")]
-    pub(super) fn label(&self) -> String {
-        self.namespace.clone().unwrap_or_default()
+    fn add_meters(&mut self) {
+        if let Some(warnings) = self.observed {
+            let namespace = self.namespace.clone().unwrap_or_default();
+            self.hooks.push(super::observe::hook(
+                namespace,
+                self.store.describe().scheme,
+                warnings,
+            ));
+        }
     }
 
-    #[cfg(feature = "observe")]
-    pub(super) fn backend_label(&self) -> &'static str {
-        self.store.describe().scheme
-    }
+    #[cfg(not(feature = "observe"))]
+    fn add_meters(&mut self) {}
 
     fn checked_namespace(&self) -> Result<Option<Arc<str>>> {
         match &self.namespace {

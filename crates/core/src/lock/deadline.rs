@@ -45,6 +45,14 @@ pub(super) fn lock_ttl(ttl: Duration) -> Result<Ttl> {
     Ttl::new(ttl)
 }
 
+/// Checks the longest time a lock may be held.
+pub(super) fn check_max_hold(max: Duration) -> Result<()> {
+    if max.is_zero() {
+        return Err(Error::invalid("the longest hold must be more than nothing"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -264,16 +264,22 @@ impl Guard {
 
     /// Gives the lock away: whoever [adopts](super::Locks::adopt) the result holds it from then on.
     ///
-    /// The lease is not renewed meanwhile. Returns `None` if the lease is over or other guards share it.
-    #[must_use]
-    pub fn hand_over(mut self) -> Option<Handover> {
-        if !self.is_held() || !self.is_last() {
-            return None;
+    /// The lease is not renewed meanwhile, and this guard counts as released.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease is over; [`ErrorKind::InvalidInput`] if other guards share it, which go on
+    /// without this one.
+    pub fn hand_over(mut self) -> Result<Handover> {
+        self.check()?;
+        if !self.is_last() {
+            let error =
+                Error::invalid("a lock that other guards of its scope share cannot be handed over");
+            return Err(error.with_name(self.name()));
         }
         self.share = Share::Gone;
         self.leave_scope();
         self.held.0.finish(ReleaseOutcome::LeftBehind);
-        Some(Handover::of(&self.held.0))
+        Ok(Handover::of(&self.held.0))
     }
 
     /// Gives up this guard's share; the last one ends the lease.
@@ -357,7 +363,7 @@ fn first_loss(hold: &Hold, answers: &[Released]) -> Option<(Name, LostCause)> {
         .zip(answers)
         .find_map(|((name, _), answer)| match answer {
             Released::Released | Released::Forced(_) => None,
-            Released::NotHeld(not_held) => Some((name.clone(), LostCause::of(not_held, true))),
+            Released::NotHeld(not_held) => Some((name.clone(), hold.why_not_held(not_held))),
         })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::deadline::{lock_ttl, renewal_interval};
+use super::deadline::{check_max_hold, lock_ttl, renewal_interval};
 use super::event::{LockEvent, NotAcquired};
 use super::guard::{Guard, Held, lost};
 use super::hold::{Care, Granted, Hold};
@@ -101,9 +101,7 @@ impl Lock {
     /// Ends renewal, and the hold, after this long: a wedged holder does not keep the lock for ever.
     pub fn max_hold(self, max: Duration) -> Self {
         self.with(|spec| {
-            if max.is_zero() {
-                return Err(Error::invalid("the longest hold must be more than nothing"));
-            }
+            check_max_hold(max)?;
             spec.max_hold = Some(max);
             Ok(())
         })
@@ -132,7 +130,7 @@ impl Lock {
                 .filter(|units| *units <= spec.limit)
                 .ok_or_else(|| {
                     Error::invalid(format!(
-                        "{units} units are not between 1 and {}",
+                        "{units} units are not between 1 and {}, which is all there is; see semaphore",
                         spec.limit
                     ))
                 })?;
@@ -395,6 +393,9 @@ impl<'a> Outcome<'a> {
     }
 
     fn failed(&mut self, error: Error) -> Error {
+        let error = error
+            .during("acquire", self.lock.shared.scheme())
+            .with_name(self.spec.names.first());
         self.refused(match error.kind() {
             ErrorKind::NotAcquired => NotAcquired::TimedOut,
             ErrorKind::Cancelled | ErrorKind::Closed => NotAcquired::Cancelled,

@@ -56,6 +56,10 @@ pub enum LostCause {
     HandedOver,
     /// The longest time it may be held is over.
     MaxHold,
+    /// It is over, and the store does not remember how.
+    Ended,
+    /// It was released by us.
+    Released,
     /// The store does not know it, and nothing says that it ever did.
     NeverHeld,
 }
@@ -72,14 +76,17 @@ impl fmt::Display for LostCause {
             Self::Forced { by, reason } => write!(f, "ended by {by}: {}", reason.escape_debug()),
             Self::HandedOver => f.write_str("handed over to another holder"),
             Self::MaxHold => f.write_str("the longest time it may be held is over"),
+            Self::Ended => f.write_str("it had ended, and the store does not remember how"),
+            Self::Released => f.write_str("it was released"),
             Self::NeverHeld => f.write_str("the store never granted it, or has forgotten"),
         }
     }
 }
 
 impl LostCause {
-    /// What the store's "not held" means for a holder that knows it was granted the lease (`granted`) or not.
-    pub(super) fn of(not_held: &NotHeld, granted: bool) -> Self {
+    /// What the store's "not held" means for somebody who was granted the lease and whose own deadline has passed
+    /// (`overdue`) or not.
+    pub(super) fn of(not_held: &NotHeld, overdue: bool) -> Self {
         match (
             not_held.ended.as_ref().map(|end| &end.how),
             &not_held.current,
@@ -93,8 +100,9 @@ impl LostCause {
                 by: Box::new(by.clone()),
             },
             (Some(Ending::Expired), None) => Self::Expired,
-            (_, None) if granted => Self::Expired,
-            _ => Self::NeverHeld,
+            (Some(Ending::Released), None) => Self::Released,
+            (_, None) if overdue => Self::Expired,
+            (_, None) => Self::Ended,
         }
     }
 }
@@ -224,6 +232,11 @@ impl Hold {
         }
     }
 
+    /// What the store's "not held" means for this hold.
+    pub(super) fn why_not_held(&self, not_held: &NotHeld) -> LostCause {
+        LostCause::of(not_held, self.shared.clock.now() >= self.deadline())
+    }
+
     /// Why it is lost once its deadline has passed.
     pub(super) fn overdue(&self) -> LostCause {
         if self.deadline() == self.last_moment {
@@ -242,7 +255,7 @@ impl Hold {
                 Err(self.cause())
             }
             LOST => Err(self.cause()),
-            _ => Err(LostCause::NeverHeld),
+            _ => Err(LostCause::Released),
         }
     }
 

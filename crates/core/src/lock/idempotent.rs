@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::attempt::Attempt;
 use super::guard::{Guard, Held};
 use super::handle::Lock;
-use super::hold::LostCause;
 use super::line::Place;
 use super::run::RunError;
 use super::shared::{Shared, closed};
@@ -93,10 +92,16 @@ impl Idempotent {
         self
     }
 
+    /// Sets the ttl of the lock the work runs under: how long others wait if the worker dies.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.lock = self.lock.ttl(ttl);
+        self
+    }
+
     /// Returns the stored result, or does the work and stores it.
     ///
     /// The work runs under a lock that is renewed; a caller that comes meanwhile waits for its result. If the worker dies,
-    /// the next caller takes over when the lease has run out. The result is kept as text of at most 4090 bytes; for more,
+    /// the next caller takes over when the lease has run out. The result is kept as text of at most 4091 bytes; for more,
     /// store it elsewhere and keep a reference.
     ///
     /// # Errors
@@ -251,7 +256,7 @@ async fn store(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
             Renewed::NotHeld(not_held) => {
                 return Err(super::guard::lost(
                     guard.name(),
-                    LostCause::of(&not_held, true),
+                    guard.hold().why_not_held(&not_held),
                 ));
             }
             _ => {

@@ -12,11 +12,12 @@ use super::hold::{Granted, Hold, LostCause};
 use super::idempotent::Idempotent;
 use super::shared::Shared;
 use crate::backend::{
-    Backend, Holding, List, Names, Page, Release, Released, Renew, RenewItem, Renewed, Sweep, Swept,
+    Backend, Holding, IntoStore, List, Names, Page, Release, Released, Renew, RenewItem, Renewed,
+    SetCapacity, Sweep, Swept,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{Holder, Owner};
-use crate::lease::{Mode, ONE_UNIT, Ttl};
+use crate::lease::{Mode, ONE_UNIT, Ttl, Units};
 use crate::name::{Name, check_namespace};
 use crate::record::Record;
 
@@ -44,8 +45,8 @@ impl Locks {
         clippy::new_ret_no_self,
         reason = "reads as Locks::new(store).namespace(..).build()"
     )]
-    pub fn new(store: impl Into<Arc<dyn Backend>>) -> LocksBuilder {
-        LocksBuilder::new(store.into())
+    pub fn new(store: impl IntoStore) -> LocksBuilder {
+        LocksBuilder::new(store.into_store())
     }
 
     pub(super) fn from_parts(
@@ -242,6 +243,35 @@ impl Locks {
         Ok(ended)
     }
 
+    /// Sets how many units a key has, for everybody, whatever limit they bring along; `None` forgets it again.
+    ///
+    /// # Errors
+    /// If the key is wrong, the number is zero, the store cannot count units or fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, it is set or not.
+    pub async fn set_capacity(&self, key: impl AsRef<str>, units: Option<u32>) -> Result<()> {
+        if !self.shared.can().quantities {
+            return Err(Error::unsupported(format!(
+                "{} cannot count units",
+                self.shared.scheme()
+            )));
+        }
+        let units = units
+            .map(|units| {
+                Units::new(units)
+                    .ok_or_else(|| Error::invalid("a capacity must be more than nothing"))
+            })
+            .transpose()?;
+        let name = self.name(key.as_ref())?;
+        let request = SetCapacity {
+            name,
+            units,
+            expect_version: None,
+        };
+        self.shared.backend.set_capacity(&request).await.map(drop)
+    }
+
     /// Settles and forgets what has run out in the store, up to `limit` records.
     ///
     /// # Errors
@@ -291,7 +321,7 @@ impl Locks {
             match answer {
                 Ok(Renewed::Renewed(lease)) => leases.push(lease),
                 Ok(Renewed::NotHeld(not_held)) => {
-                    failure = Some(lost(name, LostCause::of(&not_held, true)))
+                    failure = Some(lost(name, LostCause::of(&not_held, false)))
                 }
                 Ok(_) => {
                     failure = Some(Error::new(
@@ -316,8 +346,10 @@ impl Locks {
             },
             care,
         );
-        if let Some(failure) = failure {
-            // All or nothing: what was swapped already is given back.
+        if let Some(failure) =
+            failure.or_else(|| hold.check().err().map(|cause| lost(hold.name(), cause)))
+        {
+            // All or nothing, and nothing that is over: what was swapped already is given back.
             withdraw_in_background(&hold);
             return Err(failure);
         }

@@ -2,15 +2,16 @@
 //!
 //! Labels come from closed sets: the manager's namespace, the backend's word, a result. Never a key, never an owner.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use super::builder::LocksBuilder;
 use super::event::{LockEvent, NotAcquired, ReleaseOutcome};
 use super::hold::LostCause;
+use super::shared::Hook;
 use crate::name::Name;
 
 /// The label of locks taken in another namespace than the manager's own.
@@ -35,18 +36,15 @@ impl Default for Warnings {
     }
 }
 
-impl LocksBuilder {
-    /// Records meters through the `metrics` façade and log lines through `tracing`. Call it after
-    /// [`namespace`](Self::namespace), which becomes a label.
-    pub fn observed(self, warnings: Warnings) -> Self {
-        describe_meters();
-        let meters = Meters {
-            namespace: self.label(),
-            backend: self.backend_label(),
-            warnings,
-        };
-        self.on_event(move |event| meters.record(event))
-    }
+/// The hook that records meters for a manager of this namespace.
+pub(super) fn hook(namespace: String, backend: &'static str, warnings: Warnings) -> Hook {
+    describe_meters();
+    let meters = Meters {
+        namespace,
+        backend,
+        warnings,
+    };
+    Arc::new(move |event| meters.record(event))
 }
 
 fn describe_meters() {
@@ -227,6 +225,8 @@ fn cause_word(cause: &LostCause) -> &'static str {
         LostCause::Forced { .. } => "forced",
         LostCause::HandedOver => "handed_over",
         LostCause::MaxHold => "max_hold",
+        LostCause::Ended => "ended",
+        LostCause::Released => "released",
         LostCause::NeverHeld => "never_held",
     }
 }

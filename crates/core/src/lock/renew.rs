@@ -98,7 +98,7 @@ pub(super) fn settle(
                 }
             }
             Ok(Renewed::NotHeld(not_held)) => {
-                let cause = LostCause::of(&not_held, true);
+                let cause = hold.why_not_held(&not_held);
                 hold.lose(cause.clone());
                 return Some(Err(cause));
             }

@@ -53,13 +53,10 @@ fn decide(
         return Ok(Acquired::Granted(leases));
     }
     match (request.queue, records) {
-        (Some(queue), [record]) => Ok(Acquired::Queued(enqueue(
-            record,
-            request,
-            queue,
-            blocked.remove(0),
-            env,
-        ))),
+        (Some(queue), [record]) if blocked[0].by != BlockedBy::Capacity => {
+            let queued = enqueue(record, request, queue, blocked.remove(0), env)?;
+            Ok(Acquired::Queued(queued))
+        }
         (_, records) => {
             for record in records {
                 stop_waiting(record, request.holder.digest(), env, events);
@@ -110,14 +107,13 @@ fn free_for(record: &Record, request: &Acquire, now: Timestamp) -> Result<Result
 }
 
 fn other_terms(record: &Record) -> Error {
-    Error::invalid("this holder has the name already, with another kind, mode or number of units; release it first")
+    Error::invalid("this holder has or awaits the name already, with another kind, mode or number of units; let go of it first")
         .with_name(&record.name)
 }
 
 fn grant(record: &mut Record, request: &Acquire, env: &mut Env) -> Lease {
     let digest = request.holder.digest();
     let end = env.now.after(request.ttl.as_duration());
-    touch(record, env);
     if let Some(own) = record
         .grants
         .iter_mut()
@@ -125,11 +121,14 @@ fn grant(record: &mut Record, request: &Acquire, env: &mut Env) -> Lease {
     {
         take_again(own, request, end);
         let (token, expires_at) = (own.token, own.expires_at);
+        if request.own != Own::Keep {
+            touch(record, env);
+        }
         return lease(record, token, expires_at, env.now);
     }
+    touch(record, env);
     let token = env.draw_token(record);
     record.kind = request.kind;
-    record.tickets.retain(|ticket| ticket.holder != digest);
     record.grants.push(Grant {
         holder: digest,
         token,
@@ -178,12 +177,22 @@ fn enqueue(
     queue: Queue,
     blocked: Blocked,
     env: &Env,
-) -> Queued {
+) -> Result<Queued> {
     let digest = request.holder.digest();
     let expires_at = env.now.after(request.ttl.as_duration());
+    let position = record
+        .tickets
+        .iter()
+        .position(|ticket| ticket.holder == digest);
+    if record
+        .tickets
+        .iter()
+        .any(|ticket| ticket.holder == digest && !is_wish_of(ticket, request))
+    {
+        return Err(other_terms(record));
+    }
     touch(record, env);
     let tickets = record.tickets.make();
-    let position = tickets.iter().position(|ticket| ticket.holder == digest);
     match position {
         Some(at) => {
             tickets[at].expires_at = expires_at.max(tickets[at].expires_at);
@@ -191,11 +200,16 @@ fn enqueue(
         }
         None => tickets.push_back(ticket(request, queue, expires_at, env.now)),
     }
-    Queued {
+    Ok(Queued {
         position: position.unwrap_or(tickets.len() - 1),
         ttl: request.ttl.as_duration(),
         blocked,
-    }
+    })
+}
+
+fn is_wish_of(ticket: &Ticket, request: &Acquire) -> bool {
+    (ticket.kind, ticket.mode, ticket.units, ticket.limit)
+        == (request.kind, request.mode, request.units, request.limit)
 }
 
 fn ticket(request: &Acquire, queue: Queue, expires_at: Timestamp, now: Timestamp) -> Ticket {

@@ -143,15 +143,14 @@ pub fn set_capacity(
     env: &mut Env,
 ) -> Step<CapacitySet> {
     let mut events = Events::new();
-    if let Some(expected) = request.expect_version
-        && expected != record.version
-    {
-        return Step {
-            outcome: CapacitySet::VersionChanged(record.version),
-            events,
-        };
-    }
     settle(record, env, &mut events);
+    if request
+        .expect_version
+        .is_some_and(|expected| expected != record.version)
+    {
+        let outcome = CapacitySet::VersionChanged(record.version);
+        return Step { outcome, events };
+    }
     record.capacity = request.units;
     touch(record, env);
     move_up(record, env, &mut events);

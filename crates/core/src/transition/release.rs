@@ -160,7 +160,7 @@ fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Op
         mode: crate::lease::Mode::Exclusive,
         units: claim.units,
         acquired_at: claim.confirmed_at,
-        expires_at: crate::clock::Timestamp::from_millis(u64::MAX),
+        expires_at: crate::clock::Timestamp::NEVER,
         metadata: claim.metadata,
     })
 }

@@ -2,14 +2,14 @@
 
 use super::acquire::{describe, lease};
 use super::release::not_held;
-use super::settle::settle;
+use super::settle::{end_of, remember, settle};
 use super::{Env, Events, Step, changed, touch};
 use crate::backend::outcome::Queued;
 use crate::backend::{Blocked, BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::lease::Ttl;
-use crate::record::{Grant, Record};
+use crate::record::{Ending, Grant, Record};
 use crate::seeded::{Bug, planted};
 
 /// Prolongs one lease or ticket.
@@ -19,6 +19,10 @@ pub fn renew(record: &mut Record, item: &RenewItem, env: &mut Env) -> Step<Resul
         settle(record, env, &mut events);
     }
     let outcome = match item.what {
+        RenewWhat::Lease(_) if heir_is_here(record, item) => Err(Error::invalid(
+            "the heir holds or awaits the name already, so that it cannot take this lease over",
+        )
+        .with_name(&item.name)),
         RenewWhat::Lease(_) => Ok(renew_grant(record, item, env, &mut events)),
         RenewWhat::Ticket if item.heir.is_some() || matches!(item.mode, RenewMode::Add { .. }) => {
             Err(Error::invalid(
@@ -41,11 +45,14 @@ fn renew_grant(record: &mut Record, item: &RenewItem, env: &Env, events: &mut Ev
         return Renewed::Changed(lease(record, token, expires_at, env.now));
     };
     grant.expires_at = expires_at;
+    let token = grant.token;
     if let Some(heir) = &item.heir {
+        let end = end_of(grant, Ending::HandedOver, env.now);
         grant.holder = heir.holder.digest();
         grant.owner = heir.owner.clone();
+        remember(record, end);
     }
-    let token = grant.token;
+    let grant = &mut record.grants[at];
     let text_changed = item.metadata.is_some() && grant.metadata != item.metadata;
     if text_changed {
         grant.metadata = item.metadata.clone();
@@ -53,6 +60,19 @@ fn renew_grant(record: &mut Record, item: &RenewItem, env: &Env, events: &mut Ev
     }
     touch(record, env);
     Renewed::Renewed(lease(record, token, expires_at, env.now))
+}
+
+/// Whether the heir has something else of this name: another grant, or a ticket.
+fn heir_is_here(record: &Record, item: &RenewItem) -> bool {
+    let Some(heir) = item.heir.as_ref().map(|heir| heir.holder.digest()) else {
+        return false;
+    };
+    heir != item.holder.digest()
+        && (record.tickets.iter().any(|ticket| ticket.holder == heir)
+            || record
+                .grants
+                .iter()
+                .any(|grant| grant.holder == heir && item.what != RenewWhat::Lease(grant.token)))
 }
 
 /// The grant an item names: by holder and token, or, if this very hand-over was done already, by heir and token.
@@ -96,6 +116,9 @@ fn renew_ticket(record: &mut Record, item: &RenewItem, env: &Env, events: &mut E
     };
     let ticket = &mut record.tickets.make()[position];
     ticket.expires_at = ticket.expires_at.max(env.now.after(ttl.as_duration()));
+    if item.metadata.is_some() {
+        ticket.metadata.clone_from(&item.metadata);
+    }
     let limit = ticket.limit;
     touch(record, env);
     let blocked = Blocked {

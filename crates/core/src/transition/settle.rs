@@ -1,7 +1,5 @@
 //! What time does: leases and tickets that have run out leave, and the next in line moves up.
 
-use std::time::Duration;
-
 use super::{Env, Events, Routed, changed, touch};
 use crate::backend::{BlockedBy, Event, What};
 use crate::clock::Timestamp;
@@ -46,13 +44,9 @@ fn expire_grants(record: &mut Record, now: Timestamp) -> usize {
     record.grants.retain(|grant| {
         let live = grant.expires_at > now;
         if !live {
-            if grant.lock_delay_ms > 0 {
-                let until = grant
-                    .expires_at
-                    .after(Duration::from_millis(u64::from(grant.lock_delay_ms)));
-                quarantine = quarantine.max(Some(until));
-            }
-            if last.as_ref().is_none_or(|end| end.token < grant.token) {
+            quarantine = quarantine.max(grant.quarantine());
+            let later = |end: &End| (end.at, end.token) < (grant.expires_at, grant.token);
+            if last.as_ref().is_none_or(later) {
                 last = Some(end_of(grant, Ending::Expired, grant.expires_at));
             }
         }
@@ -186,6 +180,9 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
     };
     if record.grants.iter().any(|grant| grant.mode == rival) {
         return Err(BlockedBy::Holder);
+    }
+    if wish.mode == Mode::Exclusive && u64::from(wish.units.get()) > capacity(record, wish.limit) {
+        return Err(BlockedBy::Capacity);
     }
     match wish.mode {
         Mode::Shared if !record.claims.is_empty() => Err(BlockedBy::Claim),
