@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Backend, Clock, SystemClock};
+use leasehold_core::{Backend, Clock, MAX_NAMESPACE_BYTES, SystemClock};
 
 /// Connects the kit to one store.
 ///
@@ -64,6 +64,11 @@ pub trait Harness: Send + Sync + 'static {
     /// Cuts the store off from its callers until the returned value is dropped, where that can be done.
     async fn sever(&self) -> Option<Severed> {
         None
+    }
+
+    /// How many bytes a namespace may have: fewer than usual behind a prefix.
+    fn longest_namespace(&self) -> usize {
+        MAX_NAMESPACE_BYTES
     }
 
     /// How hard the cases about contention may press.

@@ -48,5 +48,5 @@ pub use case::{Case, NOT_APPLICABLE, Need, all};
 pub use fault::FaultBackend;
 pub use harness::{Contention, Harness, Severed, Time, Unavailable};
 pub use mailbox::Mailbox;
-pub use runner::{run, run_cases};
+pub use runner::{run, run_all, run_all_cases, run_cases};
 pub use scene::{Party, Scene};

@@ -1,5 +1,6 @@
 //! What a case works with: a backend, a namespace of its own, and short words for the usual requests.
 
+mod locks;
 mod verbs;
 
 use std::fmt;

@@ -1,5 +1,11 @@
 //! The lock layer under schedules picked by a seed, and under some picked by hand.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says how much it did"
+)]
+
 mod common;
 #[path = "common/explorer.rs"]
 mod explorer;

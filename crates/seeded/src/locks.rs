@@ -29,10 +29,7 @@ pub(crate) fn checks() -> Vec<Check> {
     ]
 }
 
-fn check<F: Future<Output = ()>>(name: &str, run: fn(World) -> F) -> Check
-where
-    F: 'static,
-{
+fn check<F: Future<Output = ()> + 'static>(name: &str, run: fn(World) -> F) -> Check {
     Check::new(format!("locks: {name}"), move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(async { run(World::new()).await });

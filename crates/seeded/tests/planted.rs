@@ -1,5 +1,7 @@
 //! Every bug that can be planted is found, and nothing is found where there is none (5-I).
 
+#![allow(clippy::print_stdout, reason = "says which check found which bug")]
+
 use leasehold_core::seeded::Bug;
 use leasehold_seeded::{checks, failing};
 

@@ -7,6 +7,14 @@ mod expiry;
 mod fencing;
 mod force;
 mod listing;
+mod locks_basics;
+mod locks_end;
+mod locks_kinds;
+mod locks_reentry;
+mod locks_run;
+mod locks_several;
+mod locks_trouble;
+mod locks_wait;
 mod multi;
 mod names;
 mod outage;
@@ -55,6 +63,14 @@ pub(crate) fn all() -> Vec<Case> {
         races::cases(),
         rule::cases(),
         traffic::cases(),
+        locks_basics::cases(),
+        locks_end::cases(),
+        locks_wait::cases(),
+        locks_reentry::cases(),
+        locks_run::cases(),
+        locks_several::cases(),
+        locks_kinds::cases(),
+        locks_trouble::cases(),
     ]
     .concat()
 }

@@ -1,7 +1,7 @@
 //! Names: anything goes, and nothing meets that should not.
 
 use leasehold_core::backend::List;
-use leasehold_core::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};
+use leasehold_core::{MAX_KEY_BYTES, Name};
 
 use crate::case::{Case, case};
 use crate::scene::{Party, Scene};
@@ -163,7 +163,8 @@ async fn names_that_differ_in_little_are_different(s: Scene) {
 }
 
 async fn the_longest_names_work(s: Scene) {
-    let namespace = format!("{:/<width$}", s.namespace(), width = MAX_NAMESPACE_BYTES);
+    let width = s.harness().longest_namespace();
+    let namespace = format!("{:/<width$}", s.namespace());
     let a = Party::new("a");
     let long = "k".repeat(MAX_KEY_BYTES - 1);
     let (x, y) = (

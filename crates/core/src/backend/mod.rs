@@ -8,6 +8,7 @@ pub mod request;
 pub mod watch;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -119,51 +120,53 @@ impl<B: Backend> IntoStore for Arc<B> {
     }
 }
 
+/// Passes every verb on as it is. Written out, because `async_trait` would put a second box around every future.
+macro_rules! forward {
+    ($($verb:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)*) => {$(
+        fn $verb<'life0, 'life1, 'async_trait>(
+            &'life0 self,
+            $($argument: &'life1 $kind,)*
+        ) -> Pin<Box<dyn Future<Output = Result<$answer>> + Send + 'async_trait>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            Self: 'async_trait,
+        {
+            (**self).$verb($($argument),*)
+        }
+    )*};
+}
+
 /// A shared backend is a backend.
-#[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn describe(&self) -> &Description {
         (**self).describe()
     }
 
-    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
-        (**self).acquire(request).await
+    forward! {
+        acquire(request: Acquire) -> Acquired;
+        renew(request: Renew) -> Vec<Result<Renewed>>;
+        release(request: Release) -> Vec<Released>;
+        confirm(request: Confirm) -> Confirmed;
+        withdraw(request: Withdraw) -> Withdrawn;
+        set_capacity(request: SetCapacity) -> CapacitySet;
+        get(name: Name) -> Option<Record>;
+        list(request: List) -> Page<Record>;
+        sweep(request: Sweep) -> Swept;
     }
 
-    async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
-        (**self).renew(request).await
-    }
-
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
-        (**self).release(request).await
-    }
-
-    async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
-        (**self).confirm(request).await
-    }
-
-    async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn> {
-        (**self).withdraw(request).await
-    }
-
-    async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet> {
-        (**self).set_capacity(request).await
-    }
-
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
-        (**self).get(name).await
-    }
-
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
-        (**self).list(request).await
-    }
-
-    async fn sweep(&self, request: &Sweep) -> Result<Swept> {
-        (**self).sweep(request).await
-    }
-
-    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
-        (**self).watch(inbox, name).await
+    fn watch<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        inbox: &'life1 Inbox,
+        name: Option<&'life2 Name>,
+    ) -> Pin<Box<dyn Future<Output = Result<Watch>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        (**self).watch(inbox, name)
     }
 }

@@ -118,7 +118,7 @@ impl LocksBuilder {
         self
     }
 
-    /// Sets the Tokio runtime the background task runs on; the current one by default.
+    /// Sets the Tokio runtime the background task runs on; the current one by default. It needs its timers enabled.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -145,6 +145,14 @@ impl LocksBuilder {
     pub fn build(mut self) -> Result<Locks> {
         let namespace = self.checked_namespace()?;
         self.add_meters();
+        if self
+            .sweep_every
+            .is_some_and(|every| every < Duration::from_millis(1))
+        {
+            return Err(Error::invalid(
+                "the pause between sweeps must be at least a millisecond",
+            ));
+        }
         if let Some(max) = self.max_hold {
             check_max_hold(max)?;
         }

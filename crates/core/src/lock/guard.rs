@@ -13,7 +13,7 @@ use super::hold::{Hold, LostCause, State};
 use super::keeper::Withdrawal;
 use super::renew;
 use super::scope::Scope;
-use crate::backend::{Names, Release, Released, Renew};
+use crate::backend::{Names, Release, Released};
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::{Token, Ttl};
@@ -196,16 +196,14 @@ impl Guard {
         let ttl = lock_ttl(ttl)?;
         self.check()?;
         let hold = &self.held.0;
+        hold.shared.check_ttl(ttl)?;
         let t0 = hold.shared.clock.now();
-        let request = Renew {
-            items: renew::items(hold, ttl).collect(),
-        };
-        let answers = hold.shared.backend.renew(&request).await?;
+        let answers = hold.shared.renew(renew::items(hold, ttl).collect()).await;
         let failure = answers
             .iter()
             .find_map(|answer| answer.as_ref().err())
             .map(Error::copy);
-        match (renew::settle(hold, answers, t0), failure) {
+        match (renew::settle(hold, answers, t0, t0), failure) {
             (Some(Ok(())), _) => Ok(()),
             (Some(Err(cause)), _) => Err(lost(self.name(), cause)),
             (None, Some(error)) => Err(error),

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deadline::{check_max_hold, lock_ttl, renewal_interval};
 use super::event::{LockEvent, NotAcquired};
-use super::guard::{Guard, Held, lost};
+use super::guard::{Guard, Held, lost, withdraw_in_background};
 use super::hold::{Care, Granted, Hold};
 use super::scope::Scope;
 use super::shared::Shared;
@@ -220,10 +220,13 @@ impl Lock {
             deadline,
             cancel: spec.cancel.as_ref(),
         };
-        match wait(&self.shared, self.request(spec)?, patience).await {
-            Ok(granted) => Ok(outcome.acquired(granted)),
-            Err(error) => Err(outcome.failed(error)),
-        }
+        let granted = match self.request(spec) {
+            Ok(request) => wait(&self.shared, request, patience).await,
+            Err(error) => Err(error),
+        };
+        granted
+            .and_then(|granted| outcome.acquired(granted))
+            .map_err(|error| outcome.failed(error))
     }
 
     /// Takes the lock if it is free right now.
@@ -244,8 +247,15 @@ impl Lock {
             return Ok(Ok(guard));
         }
         let mut outcome = Outcome::new(self, spec);
-        match try_now(&self.shared, self.request(spec)?).await {
-            Ok(Ok(granted)) => Ok(Ok(outcome.acquired(granted))),
+        let answer = match self.request(spec) {
+            Ok(request) => try_now(&self.shared, request).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(Ok(granted)) => outcome
+                .acquired(granted)
+                .map(Ok)
+                .map_err(|error| outcome.failed(error)),
             Ok(Err(blocked)) => {
                 outcome.refused(refusal);
                 Ok(Err(blocked))
@@ -290,18 +300,19 @@ impl Lock {
         let Some(scope) = &spec.scope else {
             return Ok(None);
         };
-        let Some(hold) = self.shared.scopes.enter(scope, spec.names.first()) else {
+        let held = |name| self.shared.scopes.enter(scope, name);
+        let Some(hold) = spec.names.as_slice().iter().find_map(held) else {
             return Ok(None);
         };
         let guard = Guard::new(&hold, Some(scope.clone()));
-        if !hold
+        let same_names = hold
             .leases
             .iter()
             .map(|(name, _)| name)
-            .eq(spec.names.as_slice())
-        {
+            .eq(spec.names.as_slice());
+        if !same_names || (hold.mode, hold.units) != (spec.mode, spec.units) {
             return Err(Error::invalid(
-                "this scope holds the lock together with other names; take the same set",
+                "this scope holds the lock already, with other names, in another mode or another number of units",
             )
             .with_name(spec.names.first()));
         }
@@ -314,15 +325,7 @@ impl Lock {
         if (spec.mode == Mode::Shared || spec.limit > ONE_UNIT) && !can.quantities {
             return Err(self.unsupported("shared locks and semaphores"));
         }
-        if spec.ttl < can.min_ttl || spec.ttl > can.max_ttl {
-            return Err(Error::invalid(format!(
-                "a ttl of {:?} is outside what {} can do: {:?} to {:?}",
-                spec.ttl.as_duration(),
-                self.shared.scheme(),
-                can.min_ttl.as_duration(),
-                can.max_ttl.as_duration()
-            )));
-        }
+        self.shared.check_ttl(spec.ttl)?;
         let mut request = Acquire::new(
             spec.names.clone(),
             Holder::random(),
@@ -354,6 +357,8 @@ impl Spec {
         };
         Care {
             ttl: self.ttl,
+            mode: self.mode,
+            units: self.units,
             renew_every,
             max_hold: self.max_hold,
         }
@@ -383,13 +388,18 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    fn acquired(&mut self, granted: Granted) -> Guard {
-        self.reported = true;
+    fn acquired(&mut self, granted: Granted) -> Result<Guard> {
         let hold = Hold::new(&self.lock.shared, granted, self.spec.care());
+        // Looked at after the hold is on the roster: a shutdown either finds it there or is seen here.
+        if let Err(closed) = self.lock.shared.refuse_if_closed() {
+            withdraw_in_background(&hold);
+            return Err(closed);
+        }
+        self.reported = true;
         if let Some(scope) = &self.spec.scope {
             self.lock.shared.scopes.add(scope, &hold);
         }
-        self.lock.guard(hold, self.started)
+        Ok(self.lock.guard(hold, self.started))
     }
 
     fn failed(&mut self, error: Error) -> Error {

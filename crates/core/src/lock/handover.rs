@@ -4,11 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
-use super::hold::Hold;
-use crate::error::{Error, Result};
-use crate::holder::Holder;
-use crate::lease::{Token, Ttl};
+use super::guard::{Guard, lost, withdraw_in_background};
+use super::hold::{Granted, Hold, LostCause};
+use super::locks::Locks;
+use crate::backend::{Names, RenewItem, Renewed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::holder::{Holder, Owner};
+use crate::lease::{Lease, Token, Ttl};
 use crate::name::Name;
 
 /// What another process needs to go on holding a lock. It contains the secret: treat it like a password.
@@ -35,10 +39,98 @@ impl Handover {
         Holder::from_secret(self.secret)
     }
 
+    fn items(&self, heir: &Holder, owner: &Owner) -> Vec<RenewItem> {
+        let item = |(name, token): &(Name, Token)| {
+            RenewItem::lease(name.clone(), self.holder(), *token, self.ttl)
+                .heir(heir.clone(), owner.clone())
+        };
+        self.leases.iter().map(item).collect()
+    }
+
     /// The names handed over, each with its token.
     pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
         self.leases.iter().map(|(name, token)| (name, *token))
     }
+}
+
+impl Locks {
+    /// Goes on holding what another process handed over. The secret is swapped, so that this works once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease is over or somebody else adopted it; [`ErrorKind::Unsupported`] if the store
+    /// cannot swap holders; otherwise if the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the lease may be left to run out.
+    pub async fn adopt(&self, handover: &Handover) -> Result<Guard> {
+        let shared = &self.shared;
+        if !shared.can().adopt {
+            return Err(Error::unsupported(format!(
+                "{} cannot hand leases over",
+                shared.scheme()
+            )));
+        }
+        let names = Names::new(handover.leases.iter().map(|(name, _)| name.clone()))?;
+        let lock = self.handle(Ok(names)).ttl(handover.ttl.as_duration());
+        let care = lock.spec()?.care();
+        shared.check_ttl(handover.ttl)?;
+        let heir = Holder::random();
+        let t0 = shared.clock.now();
+        let answers = shared
+            .renew(handover.items(&heir, &self.defaults.owner))
+            .await;
+        let (leases, failure) = sort(handover, answers);
+        if leases.is_empty() {
+            return Err(failure
+                .unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
+        }
+        let ttl = handover.ttl.as_duration();
+        let hold = Hold::new(
+            shared,
+            Granted {
+                holder: heir,
+                leases,
+                t0,
+                ttl,
+            },
+            care,
+        );
+        let over = || hold.check().err().map(|cause| lost(hold.name(), cause));
+        if let Some(failure) = failure
+            .or_else(over)
+            .or_else(|| shared.refuse_if_closed().err())
+        {
+            // All or nothing, and nothing that is over: what was swapped already is given back.
+            withdraw_in_background(&hold);
+            return Err(failure);
+        }
+        Ok(lock.guard(hold, t0))
+    }
+}
+
+/// What was swapped, and what stood in the way of the rest.
+fn sort(
+    handover: &Handover,
+    answers: Vec<Result<Renewed>>,
+) -> (SmallVec<[Lease; 1]>, Option<Error>) {
+    let mut leases = SmallVec::new();
+    let mut failure = None;
+    for (answer, (name, _)) in answers.into_iter().zip(&handover.leases) {
+        match answer {
+            Ok(Renewed::Renewed(lease)) => leases.push(lease),
+            Ok(Renewed::NotHeld(not_held)) => {
+                failure = Some(lost(name, LostCause::of(&not_held, false)))
+            }
+            Ok(_) => {
+                failure = Some(Error::new(
+                    ErrorKind::Internal,
+                    "the store gave an answer that makes no sense",
+                ))
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    (leases, failure)
 }
 
 impl fmt::Display for Handover {

@@ -16,7 +16,7 @@ use super::shared::Shared;
 use crate::backend::{Holding, NotHeld};
 use crate::clock::{Moment, Timestamp};
 use crate::holder::{Holder, Owner};
-use crate::lease::{Lease, Token, Ttl};
+use crate::lease::{Lease, Mode, Token, Ttl, Units};
 use crate::name::Name;
 use crate::record::Ending;
 
@@ -56,6 +56,8 @@ pub enum LostCause {
     HandedOver,
     /// The longest time it may be held is over.
     MaxHold,
+    /// The manager was shut down, which released it.
+    ShutDown,
     /// It is over, and the store does not remember how.
     Ended,
     /// It was released by us.
@@ -76,6 +78,7 @@ impl fmt::Display for LostCause {
             Self::Forced { by, reason } => write!(f, "ended by {by}: {}", reason.escape_debug()),
             Self::HandedOver => f.write_str("handed over to another holder"),
             Self::MaxHold => f.write_str("the longest time it may be held is over"),
+            Self::ShutDown => f.write_str("its manager was shut down"),
             Self::Ended => f.write_str("it had ended, and the store does not remember how"),
             Self::Released => f.write_str("it was released"),
             Self::NeverHeld => f.write_str("the store never granted it, or has forgotten"),
@@ -118,6 +121,8 @@ pub(super) struct Hold {
     pub(super) holder: Holder,
     pub(super) leases: SmallVec<[(Name, Token); 1]>,
     pub(super) ttl: Ttl,
+    pub(super) mode: Mode,
+    pub(super) units: Units,
     pub(super) renew_every: Option<Duration>,
     pub(super) acquired: Moment,
     pub(super) last_moment: Moment,
@@ -148,6 +153,8 @@ pub(super) struct Granted {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Care {
     pub(super) ttl: Ttl,
+    pub(super) mode: Mode,
+    pub(super) units: Units,
     pub(super) renew_every: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
 }
@@ -162,6 +169,7 @@ impl Hold {
         let renewal = care
             .renew_every
             .map_or(Moment::FAR_FUTURE, |every| granted.t0.after(every));
+        let spread = granted.leases[0].name.process_hash();
         Arc::new_cyclic(|weak| Self {
             shared: shared.clone(),
             holder: granted.holder,
@@ -171,12 +179,14 @@ impl Hold {
                 .map(|lease| (lease.name, lease.token))
                 .collect(),
             ttl: care.ttl,
+            mode: care.mode,
+            units: care.units,
             renew_every: care.renew_every,
             acquired: granted.t0,
             last_moment: care
                 .max_hold
                 .map_or(Moment::FAR_FUTURE, |max| granted.t0.after(max)),
-            seat: shared.roster.seat(weak),
+            seat: shared.roster.seat(weak, spread),
             depth: AtomicU32::new(1),
             phase: AtomicU8::new(HELD),
             deadline: AtomicU64::new(deadline(granted.t0, granted.ttl).as_nanos()),
@@ -328,9 +338,13 @@ impl Hold {
 
     /// Marks the lease as given up, so that nobody releases it again, and tells the hooks unless it was lost before.
     pub(super) fn finish(&self, outcome: ReleaseOutcome<'_>) {
-        let before = self.phase.swap(RELEASED, Ordering::SeqCst);
-        self.notify();
-        if before < LOST {
+        let released = self
+            .phase
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
+                (phase < LOST).then_some(RELEASED)
+            });
+        if released.is_ok() {
+            self.notify();
             self.tell_released(outcome);
         }
     }

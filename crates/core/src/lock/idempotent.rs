@@ -10,7 +10,7 @@ use super::handle::Lock;
 use super::line::Place;
 use super::run::RunError;
 use super::shared::{Shared, closed};
-use crate::backend::{Acquired, Blocked, Renew, Renewed, Watch};
+use crate::backend::{Acquired, Blocked, Renewed, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Metadata, Ttl};
 
@@ -115,6 +115,7 @@ impl Idempotent {
         Fut: Future<Output = Result<String, E>>,
     {
         let keep = Ttl::new(self.keep).map_err(lock_error)?;
+        self.lock.shared.check_ttl(keep).map_err(lock_error)?;
         match self.claim_or_find().await.map_err(lock_error)? {
             Found::Done(value) => Ok(Answer {
                 value,
@@ -244,12 +245,8 @@ where
 /// Puts the result in the place of the lock, which stays until it need not be kept any more.
 async fn store(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
     let metadata = Metadata::new(format!("{DONE}{value}"))?;
-    let request = Renew {
-        items: super::renew::items(guard.hold(), keep)
-            .map(|item| item.metadata(metadata.clone()))
-            .collect(),
-    };
-    let answers = guard.hold().shared.backend.renew(&request).await?;
+    let items = super::renew::items(guard.hold(), keep).map(|item| item.metadata(metadata.clone()));
+    let answers = guard.hold().shared.renew(items.collect()).await;
     for answer in answers {
         match answer? {
             Renewed::Renewed(_) => {}

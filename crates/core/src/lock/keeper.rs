@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::hold::Hold;
-use super::renew::{next_look, renew_due};
+use super::renew::{Due, next_look, renew_due};
 use super::shared::Shared;
 use crate::backend::{Names, Sweep, Withdraw};
 use crate::clock::Moment;
@@ -228,12 +228,7 @@ fn slack(hold: &Hold) -> Duration {
 }
 
 /// What is to be done about one hold now, and when to look at it again.
-fn consider(
-    hold: &Arc<Hold>,
-    now: Moment,
-    hooked: bool,
-    due: &mut Vec<Arc<Hold>>,
-) -> Option<Moment> {
+fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Due>) -> Option<Moment> {
     if !hold.is_live() {
         return None;
     }
@@ -242,8 +237,11 @@ fn consider(
         return None;
     }
     if now.after(slack(hold)) >= hold.next_renewal() {
+        due.push(Due {
+            hold: hold.clone(),
+            planned: hold.next_renewal(),
+        });
         hold.renew_at(Moment::FAR_FUTURE);
-        due.push(hold.clone());
     }
     if hooked && now >= hold.risky_from() {
         hold.at_risk();

@@ -4,19 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::LocksBuilder;
-use super::event::{LockEvent, ReleaseOutcome};
-use super::guard::{Guard, lost, withdraw_in_background};
+use super::event::LockEvent;
+use super::guard::withdraw_in_background;
 use super::handle::{Lock, Renewal, Spec};
-use super::handover::Handover;
-use super::hold::{Granted, Hold, LostCause};
+use super::hold::LostCause;
 use super::idempotent::Idempotent;
 use super::shared::Shared;
 use crate::backend::{
-    Backend, Holding, IntoStore, List, Names, Page, Release, Released, Renew, RenewItem, Renewed,
-    SetCapacity, Sweep, Swept,
+    Backend, Holding, IntoStore, List, Names, Page, Release, Released, SetCapacity, Sweep, Swept,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::holder::{Holder, Owner};
+use crate::holder::Owner;
 use crate::lease::{Mode, ONE_UNIT, Ttl, Units};
 use crate::name::{Name, check_namespace};
 use crate::record::Record;
@@ -34,9 +32,9 @@ pub(super) struct Defaults {
 /// Hands out locks of one store. Cheap to clone; clones share their line of waiters and their keeper.
 #[derive(Debug, Clone)]
 pub struct Locks {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     namespace: Option<Arc<str>>,
-    defaults: Arc<Defaults>,
+    pub(super) defaults: Arc<Defaults>,
 }
 
 impl Locks {
@@ -82,7 +80,12 @@ impl Locks {
     /// How many locks this manager and its clones hold right now.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.shared.roster.len()
+        self.shared
+            .roster
+            .all()
+            .iter()
+            .filter(|hold| hold.is_live())
+            .count()
     }
 
     /// How many acquisitions of this manager and its clones wait right now.
@@ -124,11 +127,17 @@ impl Locks {
     }
 
     /// Work to be done once per key, whose result later callers get without doing it again.
+    ///
+    /// Results are kept in a namespace of their own, named like this manager's with `/once` behind it.
     pub fn idempotent(&self, key: impl AsRef<str>) -> Idempotent {
-        Idempotent::new(self.lock(key))
+        // A namespace of its own: a result must not be taken for a lock, nor the text of a lock for a result.
+        let name = self
+            .name(key.as_ref())
+            .and_then(|name| Name::new(&format!("{}/once", name.namespace()), name.key()));
+        Idempotent::new(self.handle(name.map(Names::one)))
     }
 
-    fn handle(&self, names: Result<Names>) -> Lock {
+    pub(super) fn handle(&self, names: Result<Names>) -> Lock {
         let spec = names.map(|names| Spec {
             names,
             owner: self.defaults.owner.clone(),
@@ -283,79 +292,6 @@ impl Locks {
         self.shared.backend.sweep(&Sweep { limit }).await
     }
 
-    /// Goes on holding what another process handed over. The secret is swapped, so that this works once.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Lost`] if the lease is over or somebody else adopted it; [`ErrorKind::Unsupported`] if the store
-    /// cannot swap holders; otherwise if the store fails.
-    ///
-    /// # Cancel safety
-    /// Dropped midway, the lease may be left to run out.
-    pub async fn adopt(&self, handover: &Handover) -> Result<Guard> {
-        self.shared.refuse_if_closed()?;
-        if !self.shared.can().adopt {
-            return Err(Error::unsupported(format!(
-                "{} cannot hand leases over",
-                self.shared.scheme()
-            )));
-        }
-        let names = Names::new(handover.leases.iter().map(|(name, _)| name.clone()))?;
-        let spec = self.handle(Ok(names)).ttl(handover.ttl.as_duration());
-        let care = spec.spec()?.care();
-        let heir = Holder::random();
-        let items = handover.leases.iter().map(|(name, token)| {
-            RenewItem::lease(name.clone(), handover.holder(), *token, handover.ttl)
-                .heir(heir.clone(), self.defaults.owner.clone())
-        });
-        let t0 = self.shared.clock.now();
-        let answers = self
-            .shared
-            .backend
-            .renew(&Renew {
-                items: items.collect(),
-            })
-            .await?;
-        let mut leases = smallvec::SmallVec::new();
-        let mut failure = None;
-        for (answer, (name, _)) in answers.into_iter().zip(&handover.leases) {
-            match answer {
-                Ok(Renewed::Renewed(lease)) => leases.push(lease),
-                Ok(Renewed::NotHeld(not_held)) => {
-                    failure = Some(lost(name, LostCause::of(&not_held, false)))
-                }
-                Ok(_) => {
-                    failure = Some(Error::new(
-                        ErrorKind::Internal,
-                        "the store gave an answer that makes no sense",
-                    ))
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        if leases.is_empty() {
-            return Err(failure
-                .unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
-        }
-        let hold = Hold::new(
-            &self.shared,
-            Granted {
-                holder: heir,
-                leases,
-                t0,
-                ttl: handover.ttl.as_duration(),
-            },
-            care,
-        );
-        if let Some(failure) =
-            failure.or_else(|| hold.check().err().map(|cause| lost(hold.name(), cause)))
-        {
-            // All or nothing, and nothing that is over: what was swapped already is given back.
-            withdraw_in_background(&hold);
-            return Err(failure);
-        }
-        Ok(spec.guard(hold, t0))
-    }
-
     /// Stops taking locks and answers everybody who waits. What is held stays held, and goes on being renewed, until
     /// its guards let go.
     pub fn close(&self) {
@@ -364,7 +300,7 @@ impl Locks {
 
     /// Closes, releases everything this manager and its clones hold, and waits until that is done, at most this long.
     ///
-    /// Guards that are still around find their lock released.
+    /// Guards that are still around find their lock lost, and bodies that run under one are stopped.
     ///
     /// # Errors
     /// [`ErrorKind::Timeout`] if the store did not answer in time; what is left runs out by itself.
@@ -376,7 +312,7 @@ impl Locks {
         for hold in self.shared.roster.all() {
             if hold.is_live() {
                 withdraw_in_background(&hold);
-                hold.finish(ReleaseOutcome::Dropped);
+                hold.lose(LostCause::ShutDown);
             }
         }
         let deadline = self.shared.clock.now().after(within);

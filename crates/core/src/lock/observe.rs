@@ -225,6 +225,7 @@ fn cause_word(cause: &LostCause) -> &'static str {
         LostCause::Forced { .. } => "forced",
         LostCause::HandedOver => "handed_over",
         LostCause::MaxHold => "max_hold",
+        LostCause::ShutDown => "shut_down",
         LostCause::Ended => "ended",
         LostCause::Released => "released",
         LostCause::NeverHeld => "never_held",

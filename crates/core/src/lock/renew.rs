@@ -7,7 +7,7 @@ use super::event::LockEvent;
 use super::guard::Held;
 use super::hold::{Hold, LostCause};
 use super::shared::Shared;
-use crate::backend::{Renew, RenewItem, Renewed};
+use crate::backend::{RenewItem, Renewed};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Ttl;
@@ -24,50 +24,43 @@ pub(super) fn next_look(hold: &Hold, now: Moment) -> Moment {
     hold.next_renewal().min(soonest)
 }
 
-/// Renews these holds, batch by batch.
-pub(super) async fn renew_due(shared: Arc<Shared>, due: Vec<Arc<Hold>>) {
-    let most = shared.can().renew_batch.clamp(1, LARGEST_BATCH);
-    let mut batch: Vec<Arc<Hold>> = Vec::new();
-    let mut items = 0;
-    for hold in due {
-        if items + hold.leases.len() > most && !batch.is_empty() {
-            renew_batch(&shared, std::mem::take(&mut batch)).await;
-            items = 0;
-        }
-        items += hold.leases.len();
-        batch.push(hold);
-    }
-    renew_batch(&shared, batch).await;
+/// A hold to renew, and when that was planned.
+pub(super) struct Due {
+    pub(super) hold: Arc<Hold>,
+    pub(super) planned: Moment,
 }
 
-async fn renew_batch(shared: &Arc<Shared>, batch: Vec<Arc<Hold>>) {
+/// Renews these holds, batch by batch.
+pub(super) async fn renew_due(shared: Arc<Shared>, due: Vec<Due>) {
+    for batch in due.chunks(LARGEST_BATCH) {
+        renew_batch(&shared, batch).await;
+    }
+}
+
+async fn renew_batch(shared: &Arc<Shared>, batch: &[Due]) {
     let t0 = shared.clock.now();
-    let request = Renew {
-        items: batch
-            .iter()
-            .flat_map(|hold| items(hold, hold.ttl))
-            .collect(),
-    };
+    let items = batch
+        .iter()
+        .flat_map(|due| items(&due.hold, due.hold.ttl))
+        .collect();
     // A store that hangs must not keep the next try from being made.
     let patience = batch
         .iter()
-        .map(|hold| pause(hold))
+        .map(|due| pause(&due.hold))
         .min()
         .unwrap_or(SHORTEST_RETRY)
         * 4;
     let answers = tokio::select! {
         biased;
-        answers = shared.backend.renew(&request) => answers.ok(),
-        () = shared.clock.sleep_until(t0.after(patience)) => None,
-    };
-    match answers {
-        Some(answers) if answers.len() == request.items.len() => {
-            let mut answers = answers.into_iter();
-            for hold in &batch {
-                settle(hold, answers.by_ref().take(hold.leases.len()).collect(), t0);
-            }
+        answers = shared.renew(items) => answers,
+        () = shared.clock.sleep_until(t0.after(patience)) => {
+            return batch.iter().for_each(|due| failed(&due.hold));
         }
-        _ => batch.iter().for_each(failed),
+    };
+    let mut answers = answers.into_iter();
+    for due in batch {
+        let own = answers.by_ref().take(due.hold.leases.len()).collect();
+        settle(&due.hold, own, t0, due.planned);
     }
 }
 
@@ -83,8 +76,8 @@ pub(super) fn settle(
     hold: &Arc<Hold>,
     answers: Vec<Result<Renewed>>,
     t0: Moment,
+    planned: Moment,
 ) -> Option<Result<(), LostCause>> {
-    let planned = hold.next_renewal();
     let mut shortest: Option<crate::Lease> = None;
     let mut in_doubt = false;
     for answer in answers {

@@ -1,6 +1,5 @@
 //! Who holds what in this process: the keeper renews from it, shutdown releases from it, the gauge counts it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::hold::Hold;
@@ -12,7 +11,6 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub(super) struct Roster {
     shards: [Mutex<Seats>; SHARDS],
-    next: AtomicU32,
 }
 
 #[derive(Default)]
@@ -29,8 +27,9 @@ pub(super) struct Seat {
 }
 
 impl Roster {
-    pub(super) fn seat(&self, hold: &Weak<Hold>) -> Seat {
-        let shard = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS as u32;
+    /// Seats an acquisition; `spread` (a hash of its name) decides with whom it shares a lock.
+    pub(super) fn seat(&self, hold: &Weak<Hold>, spread: u64) -> Seat {
+        let shard = (spread >> 16) as u32 % SHARDS as u32;
         let mut seats = lock(&self.shards[shard as usize]);
         let index = match seats.free.pop() {
             Some(index) => {

@@ -56,7 +56,10 @@ impl Scopes {
     }
 
     pub(super) fn add(&self, scope: &Scope, hold: &Arc<Hold>) {
-        lock(&self.0).insert((scope.clone(), hold.name().clone()), Arc::downgrade(hold));
+        let mut held = lock(&self.0);
+        for (name, _) in &hold.leases {
+            held.insert((scope.clone(), name.clone()), Arc::downgrade(hold));
+        }
     }
 
     pub(super) fn is_held(&self, scope: &Scope, name: &Name) -> bool {
@@ -68,12 +71,14 @@ impl Scopes {
 
     pub(super) fn remove(&self, scope: &Scope, hold: &Hold) {
         let mut held = lock(&self.0);
-        let key = (scope.clone(), hold.name().clone());
-        if held
-            .get(&key)
-            .is_some_and(|weak| std::ptr::eq(weak.as_ptr(), hold))
-        {
-            held.remove(&key);
+        for (name, _) in &hold.leases {
+            let key = (scope.clone(), name.clone());
+            if held
+                .get(&key)
+                .is_some_and(|weak| std::ptr::eq(weak.as_ptr(), hold))
+            {
+                held.remove(&key);
+            }
         }
     }
 }

@@ -12,10 +12,11 @@ use super::keeper::Keeper;
 use super::line::Line;
 use super::roster::Roster;
 use super::scope::Scopes;
-use crate::backend::{Backend, Inbox, Watch};
+use crate::backend::{Backend, Inbox, Renew, RenewItem, Renewed, Watch};
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guarantees::{AtomicNames, Capabilities};
+use crate::lease::Ttl;
 
 /// A function that is told what happens.
 pub(super) type Hook = Arc<dyn Fn(&LockEvent<'_>) + Send + Sync>;
@@ -79,6 +80,39 @@ impl Shared {
         self.backend.describe().scheme
     }
 
+    /// Refuses a ttl the store cannot do before it is asked to.
+    pub(super) fn check_ttl(&self, ttl: Ttl) -> Result<()> {
+        let can = self.can();
+        if ttl < can.min_ttl || ttl > can.max_ttl {
+            return Err(Error::invalid(format!(
+                "a ttl of {:?} is outside what {} can do: {:?} to {:?}",
+                ttl.as_duration(),
+                self.scheme(),
+                can.min_ttl.as_duration(),
+                can.max_ttl.as_duration()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Renews any number of items, as many at a time as the store allows. One answer each; a call that fails fails
+    /// only its own items.
+    pub(super) async fn renew(&self, mut items: Vec<RenewItem>) -> Vec<Result<Renewed>> {
+        let most = self.can().renew_batch.max(1);
+        let mut answers = Vec::with_capacity(items.len());
+        while !items.is_empty() {
+            let rest = items.split_off(items.len().min(most));
+            let request = Renew { items };
+            match self.backend.renew(&request).await {
+                Ok(some) if some.len() == request.items.len() => answers.extend(some),
+                Ok(_) => answers.extend(request.items.iter().map(|_| Err(unanswered()))),
+                Err(error) => answers.extend(request.items.iter().map(|_| Err(error.copy()))),
+            }
+            items = rest;
+        }
+        answers
+    }
+
     /// Makes sure that the store knows where to tell this process of grants.
     pub(super) async fn attach(&self) -> Result<()> {
         self.attached
@@ -88,12 +122,12 @@ impl Shared {
     }
 
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
         self.closing.cancel();
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::SeqCst) {
             Err(closed())
         } else {
             Ok(())
@@ -134,6 +168,14 @@ impl Shared {
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(&event)));
         }
     }
+}
+
+fn unanswered() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "the store did not answer for every lease",
+    )
+    .with_effect(Effect::Unknown)
 }
 
 pub(super) fn closed() -> Error {

@@ -4,6 +4,12 @@
 //! The background of the managers runs on a Tokio runtime that is given one task's turn at a time, as if it were one
 //! more logical task; time moves only when the explorer says so.
 
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "part of a test binary, where a failure panics"
+)]
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -683,7 +689,7 @@ impl Worker {
     }
 
     async fn hand_over(&self, guard: Guard, manager: usize, mode: Mode) {
-        let Some(handover) = guard.hand_over() else {
+        let Ok(handover) = guard.hand_over() else {
             return;
         };
         if let Ok(guard) = self.stage.managers[manager].adopt(&handover).await {
