@@ -44,7 +44,7 @@ mod runner;
 pub mod scene;
 
 pub use async_trait::async_trait;
-pub use case::{Case, NOT_APPLICABLE, Need, all};
+pub use case::{Case, ELSEWHERE, NOT_APPLICABLE, Need, all};
 pub use fault::FaultBackend;
 pub use harness::{Contention, Harness, Severed, Time, Unavailable};
 pub use mailbox::Mailbox;

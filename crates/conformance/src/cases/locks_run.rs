@@ -46,12 +46,14 @@ pub(super) fn cases() -> Vec<Case> {
 async fn a_run_returns_its_value_and_releases(s: Scene) {
     let locks = s.locks();
     let lock = locks.lock("k");
-    let token = lock.run(async |held: Held| held.token()).await.unwrap();
+    let body = async |held: Held| {
+        held.check().unwrap();
+        (held.name().clone(), 7)
+    };
+    assert_eq!(lock.run(body).await.unwrap(), (s.name("k"), 7));
     assert!(!locks.is_locked("k").await.unwrap());
-    let value = locks.lock("k").try_run(async |_| 7).await.unwrap();
-    assert_eq!(value, Some(7));
-    let next = locks.lock("k").acquire().await.unwrap();
-    assert_ne!(next.token(), token);
+    assert_eq!(lock.try_run(async |_| 8).await.unwrap(), Some(8));
+    assert!(!locks.is_locked("k").await.unwrap());
 }
 
 async fn a_run_keeps_the_error_of_its_body_and_releases(s: Scene) {

@@ -19,6 +19,12 @@ pub(super) fn cases() -> Vec<Case> {
             ["S2-09", "T0-22"]
         ),
         case!(
+            a_wait_for_several_names_is_told_of_each_that_was_in_the_way,
+            ["S2-09", "L3"],
+            Watch,
+            VirtualTime
+        ),
+        case!(
             losing_one_of_several_names_loses_them_all,
             ["S2-09", "S2-06"]
         ),
@@ -77,6 +83,26 @@ async fn a_wait_for_several_names_ends_when_the_last_is_free(s: Scene) {
     let both = s.joined("both names", waiter).await.unwrap();
     assert_eq!(both.tokens().count(), 2);
     both.release().await.unwrap();
+}
+
+/// Time stands still here: whoever is not told waits for ever.
+async fn a_wait_for_several_names_is_told_of_each_that_was_in_the_way(s: Scene) {
+    let (here, there) = (s.locks(), s.locks());
+    let mut guards = Vec::new();
+    for key in ["a", "b", "c"] {
+        guards.push(here.lock(key).acquire().await.unwrap());
+    }
+    let waiter = s.waiter(&there, there.all(["a", "b", "c"])).await;
+    for guard in guards {
+        guard.release().await.unwrap();
+        // Enough for the waiter to look at the next name.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    s.eventually("all names", || waiter.is_finished().then_some(()))
+        .await;
+    waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn losing_one_of_several_names_loses_them_all(s: Scene) {

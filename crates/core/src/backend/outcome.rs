@@ -29,6 +29,9 @@ pub struct Queued {
     pub position: usize,
     /// How long the ticket, and a grant made from it, lasts from this answer on.
     pub ttl: Duration,
+    /// When the ticket ends, by the store's clock. A grant made from it ends at that very moment; one that does not was
+    /// made from an earlier ticket and may be over.
+    pub expires_at: Timestamp,
     /// What is in the way.
     pub blocked: Blocked,
 }

@@ -41,8 +41,10 @@ impl<'a> Attempt<'a> {
         self.request.queue = queue.then_some(crate::backend::Queue {
             inbox: self.shared.inbox.id(),
         });
-        let had_ticket = self.known;
+        let (was_known, was_in_doubt) = (self.known, self.in_doubt);
+        // Until there is an answer; it stays so if the wait for it is given up.
         self.known = true;
+        self.in_doubt = true;
         let t0 = self.shared.clock.now();
         let together = self.request.names.single().is_some() || self.shared.takes_names_together();
         let answer = if together {
@@ -52,11 +54,12 @@ impl<'a> Attempt<'a> {
         };
         match &answer {
             // A refusal without a wish to be queued has also given up the place in the queue.
-            Ok(Acquired::Held(_)) => self.known = self.in_doubt,
-            Err(error) if error.effect() == Effect::None => self.known = had_ticket,
-            Err(_) => self.in_doubt = true,
+            Ok(Acquired::Held(_)) => self.known = was_in_doubt,
             Ok(Acquired::Granted(_) | Acquired::Queued(_)) => self.t0 = t0,
+            Err(error) if error.effect() == Effect::None => self.known = was_known,
+            Err(_) => return answer,
         }
+        self.in_doubt = was_in_doubt;
         answer
     }
 
@@ -119,6 +122,11 @@ impl<'a> Attempt<'a> {
             t0: self.t0,
             ttl,
         })
+    }
+
+    /// When the last request left that the store has answered with a grant or a ticket.
+    pub(super) fn t0(&self) -> Moment {
+        self.t0
     }
 
     /// Whether so little would be left of a lease granted to the ticket that it should be refreshed first.

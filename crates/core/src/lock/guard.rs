@@ -287,6 +287,7 @@ impl Guard {
         if !last {
             return Ok(hold.check().map_err(|cause| (hold.name().clone(), cause)));
         }
+        hold.begin_release();
         // The store's answer counts, not our own deadline: a lease it could still end was ours to the end.
         let outcome = match release(hold).await {
             Ok(answers) => first_loss(hold, &answers),
@@ -305,7 +306,7 @@ impl Guard {
                 Ok(Ok(()))
             }
             Some((name, cause)) => {
-                hold.lose(cause.clone());
+                hold.found_lost(cause.clone());
                 hold.tell_released(ReleaseOutcome::Lost(&cause));
                 Ok(Err((name, cause)))
             }

@@ -112,8 +112,10 @@ impl LostCause {
 
 const HELD: u8 = 0;
 const AT_RISK: u8 = 1;
-const LOST: u8 = 2;
-const RELEASED: u8 = 3;
+/// The release is on its way: nobody may believe in the lease any more, but how it ended is not known yet.
+const ENDING: u8 = 2;
+const LOST: u8 = 3;
+const RELEASED: u8 = 4;
 
 /// The shared state of one acquisition.
 pub(super) struct Hold {
@@ -226,7 +228,7 @@ impl Hold {
 
     pub(super) fn state(&self) -> State {
         match self.phase.load(Ordering::Acquire) {
-            RELEASED => return State::Released,
+            ENDING | RELEASED => return State::Released,
             LOST => return State::Lost(self.cause()),
             _ => {}
         }
@@ -277,9 +279,21 @@ impl Hold {
         self.phase.load(Ordering::Acquire) == AT_RISK
     }
 
-    /// Whether it still matters: neither lost nor released.
+    /// Whether it still matters: neither lost nor released, nor about to be.
     pub(super) fn is_live(&self) -> bool {
-        self.phase.load(Ordering::Acquire) < LOST
+        self.phase.load(Ordering::Acquire) < ENDING
+    }
+
+    /// Ends the belief in the lease before its release leaves.
+    pub(super) fn begin_release(&self) {
+        let begun = self
+            .phase
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
+                (phase < ENDING).then_some(ENDING)
+            });
+        if begun.is_ok() {
+            self.notify();
+        }
     }
 
     /// Whether a release has been acknowledged, handed over or made pointless.
@@ -293,12 +307,11 @@ impl Hold {
             .fetch_max(deadline(t0, ttl).as_nanos(), Ordering::AcqRel);
         self.expires_at
             .store(expires_at.as_millis(), Ordering::Release);
-        let back = self
+        let _ = self
             .phase
             .compare_exchange(AT_RISK, HELD, Ordering::SeqCst, Ordering::SeqCst);
-        if back.is_ok() {
-            self.notify();
-        }
+        // Also if it was at risk by time alone, which the phase does not show.
+        self.notify();
     }
 
     pub(super) fn at_risk(self: &Arc<Self>) {
@@ -313,12 +326,21 @@ impl Hold {
         }
     }
 
-    /// Marks the lease as lost, once.
+    /// Marks the lease as lost, once, unless its release is on its way, which will say how it ended.
     pub(super) fn lose(&self, cause: LostCause) {
+        self.lose_before(ENDING, cause);
+    }
+
+    /// Marks the lease as lost because its release found it so.
+    pub(super) fn found_lost(&self, cause: LostCause) {
+        self.lose_before(LOST, cause);
+    }
+
+    fn lose_before(&self, limit: u8, cause: LostCause) {
         let lost = self
             .phase
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
-                (phase < LOST).then(|| {
+                (phase < limit).then(|| {
                     self.cause.get_or_init(|| cause.clone());
                     LOST
                 })
@@ -382,6 +404,7 @@ impl Hold {
                 State::Lost(_) | State::Released => Moment::FAR_FUTURE,
             };
             tokio::select! {
+                biased;
                 () = notified => {}
                 () = self.shared.clock.sleep_until(wake) => {}
             }

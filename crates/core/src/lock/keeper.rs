@@ -144,6 +144,7 @@ impl Task {
             let next_look = Moment::from_nanos(self.plan.at.load(Ordering::Acquire));
             let wake = next_look.min(next_sweep);
             tokio::select! {
+                biased;
                 order = self.orders.recv() => match order {
                     Some(order) => self.obey(order),
                     None => break,

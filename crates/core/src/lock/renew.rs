@@ -78,6 +78,9 @@ pub(super) fn settle(
     t0: Moment,
     planned: Moment,
 ) -> Option<Result<(), LostCause>> {
+    if !hold.is_live() {
+        return None;
+    }
     let mut shortest: Option<crate::Lease> = None;
     let mut in_doubt = false;
     for answer in answers {

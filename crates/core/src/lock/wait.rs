@@ -12,7 +12,7 @@ use super::hold::Granted;
 use super::line::{Place, Signal};
 use super::shared::{Shared, closed};
 use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Watch};
-use crate::clock::Moment;
+use crate::clock::{Moment, Timestamp};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::seeded::{Bug, planted};
@@ -29,12 +29,6 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 pub(super) struct Patience<'a> {
     pub(super) deadline: Option<Moment>,
     pub(super) cancel: Option<&'a CancellationToken>,
-}
-
-impl Patience<'_> {
-    fn is_endless(&self) -> bool {
-        self.deadline.is_none() && self.cancel.is_none()
-    }
 }
 
 /// Takes the names now, or says who has them.
@@ -77,12 +71,7 @@ pub(super) async fn wait(
     let mut attempt = Attempt::new(shared, request);
     let mut blocked = None;
     if !shared.expects_contention() && !shared.line.is_waited_for(attempt.request.names.first()) {
-        let answer = if patience.is_endless() {
-            attempt.ask(false).await?
-        } else {
-            within(shared, &patience, attempt.ask(false)).await?
-        };
-        match answer {
+        match within(shared, &patience, attempt.ask(false)).await? {
             Acquired::Granted(leases) => return attempt.granted(leases),
             Acquired::Held(by) => blocked = Some(first(by)?),
             Acquired::Queued(queued) => blocked = Some(queued.blocked),
@@ -112,6 +101,7 @@ async fn stand_in_line(
         place,
         attempt,
         blocked,
+        ticket_ends: None,
         watch: None,
         stumbles: 0,
     };
@@ -132,6 +122,8 @@ struct Waiter<'a> {
     attempt: Attempt<'a>,
     /// Who was last seen in the way.
     blocked: Option<Blocked>,
+    /// When our ticket ends, as the store last said.
+    ticket_ends: Option<Timestamp>,
     watch: Option<Watch>,
     stumbles: u32,
 }
@@ -152,16 +144,13 @@ impl Waiter<'_> {
             return self.last_try().await;
         }
         let queue = self.shared.can().queue && self.attempt.request.names.single().is_some();
-        if queue {
-            self.shared.attach().await?;
-        }
         loop {
-            let recheck_in = match self.ask(queue).await? {
+            let recheck = match self.ask(queue).await? {
                 Ok(leases) => return Ok(Some(leases)),
-                Err(recheck_in) => recheck_in,
+                Err(recheck) => recheck,
             };
-            match self.pause(recheck_in).await? {
-                Pause::Signal(Signal::Granted(lease)) if !self.attempt.is_stale() => {
+            match self.pause(recheck).await? {
+                Pause::Signal(Signal::Granted(lease)) if self.is_believable(&lease) => {
                     return Ok(Some(self.handed_over(lease)));
                 }
                 Pause::Signal(_) | Pause::Recheck => {}
@@ -170,29 +159,74 @@ impl Waiter<'_> {
         }
     }
 
-    /// Asks once. `Err` says how long to wait before asking again.
-    async fn ask(&mut self, queue: bool) -> Result<Result<Leases, Duration>> {
-        if !queue {
-            self.arm().await?;
-        }
-        let answer = within(self.shared, &self.patience, self.attempt.ask(queue)).await;
+    /// A grant is told on another way than answers are given, so it may be old. It is believed if it was made from the
+    /// ticket we last heard of, and if enough of it is left; otherwise the store is asked again.
+    fn is_believable(&self, lease: &Lease) -> bool {
+        self.ticket_ends == Some(lease.expires_at) && !self.attempt.is_stale()
+    }
+
+    /// Asks once. `Err` says when to ask again.
+    async fn ask(&mut self, queue: bool) -> Result<Result<Leases, Moment>> {
+        let answer = match self.prepare(queue).await {
+            Ok(()) => within(self.shared, &self.patience, self.attempt.ask(queue)).await,
+            Err(error) => Err(error),
+        };
         let told_before = self.blocked.is_some();
+        let now = self.shared.clock.now();
         match answer {
             Ok(Acquired::Granted(leases)) => {
                 self.shared.saw_contention(told_before);
-                return Ok(Ok(leases));
+                Ok(Ok(leases))
             }
             Ok(Acquired::Queued(queued)) => {
                 self.shared.saw_contention(true);
-                let refresh = queued.ttl / 3;
-                return Ok(Err(self.told(queued.blocked).min(refresh)));
+                self.ticket_ends = Some(queued.expires_at);
+                let refresh = self.attempt.t0().after(queued.ttl / 3);
+                Ok(Err(now.after(self.told(queued.blocked)).min(refresh)))
             }
-            Ok(Acquired::Held(blocked)) => return Ok(Err(self.told(first(blocked)?))),
-            Err(error) if told_before && error.is_retryable() && self.stumbles < STUMBLES => {}
-            Err(error) => return Err(error),
+            Ok(Acquired::Held(blocked)) => {
+                let blocked = first(blocked)?;
+                // Another name is in the way than the one that is watched: watch that one, and ask again.
+                let unseen = self.shared.can().watch && !self.place.sees(&blocked.name);
+                let recheck = now.after(self.told(blocked));
+                Ok(Err(if unseen { now } else { recheck }))
+            }
+            Err(error) if told_before && self.shrugs_off(&error, now) => {
+                self.stumbles += 1;
+                Ok(Err(now.after(jittered(
+                    SHORTEST_RECHECK * 2u32.pow(self.stumbles),
+                ))))
+            }
+            Err(error) => Err(error),
         }
-        self.stumbles += 1;
-        Ok(Err(jittered(SHORTEST_RECHECK * 2u32.pow(self.stumbles))))
+    }
+
+    /// Whether a failure is no reason to stop waiting yet.
+    fn shrugs_off(&self, error: &Error, now: Moment) -> bool {
+        error.is_retryable()
+            && self.stumbles < STUMBLES
+            && self.patience.deadline.is_none_or(|deadline| now < deadline)
+    }
+
+    /// Makes sure of being told: of a grant to our ticket, or of a change of the name in the way. Done before asking, so
+    /// that nothing between the answer and the wait goes unseen.
+    async fn prepare(&mut self, queue: bool) -> Result<()> {
+        if queue {
+            return within(self.shared, &self.patience, self.shared.attach()).await;
+        }
+        if !self.shared.can().watch {
+            return Ok(());
+        }
+        let name = match &self.blocked {
+            Some(blocked) => blocked.name.clone(),
+            None => self.attempt.request.names.first().clone(),
+        };
+        if self.watch.is_none() || !self.place.sees(&name) {
+            self.place.look_at(&name);
+            let watch = self.shared.backend.watch(&self.shared.inbox, Some(&name));
+            self.watch = Some(within(self.shared, &self.patience, watch).await?);
+        }
+        Ok(())
     }
 
     /// Remembers who is in the way and says when to ask again without being told.
@@ -210,28 +244,6 @@ impl Waiter<'_> {
         by_time.min(jittered(fallback))
     }
 
-    /// Watches the name that is in the way (or, before that is known, the first). Armed before the next try, so that
-    /// no change between the try and the wait goes unseen.
-    async fn arm(&mut self) -> Result<()> {
-        if !self.shared.can().watch {
-            return Ok(());
-        }
-        let name = match &self.blocked {
-            Some(blocked) => blocked.name.clone(),
-            None => self.attempt.request.names.first().clone(),
-        };
-        if self.watch.is_none() || !self.place.sees(&name) {
-            self.place.look_at(&name);
-            self.watch = Some(
-                self.shared
-                    .backend
-                    .watch(&self.shared.inbox, Some(&name))
-                    .await?,
-            );
-        }
-        Ok(())
-    }
-
     /// A grant by hand-over lasts as long as the ticket did when it was last refreshed.
     fn handed_over(&self, mut lease: Lease) -> Leases {
         lease.ttl = self.attempt.request.ttl.as_duration();
@@ -246,8 +258,7 @@ impl Waiter<'_> {
         }
     }
 
-    async fn pause(&mut self, recheck_in: Duration) -> Result<Pause> {
-        let recheck = self.shared.clock.now().after(recheck_in);
+    async fn pause(&mut self, recheck: Moment) -> Result<Pause> {
         tokio::select! {
             biased;
             signal = self.place.signal() => Ok(Pause::Signal(signal)),
@@ -321,7 +332,8 @@ async fn stopped(shared: &Shared, patience: &Patience<'_>) -> Result<()> {
     }
 }
 
-/// Lets the store answer, but not for ever: a call is given up shortly after the deadline, or when cancelled.
+/// Lets the store answer, but not for ever: a call is given up shortly after the deadline, when the wait is cancelled, or
+/// when the manager is closed.
 async fn within<T>(
     shared: &Shared,
     patience: &Patience<'_>,
@@ -336,6 +348,7 @@ async fn within<T>(
         () = cancelled(patience.cancel) => {
             Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled").with_effect(Effect::Unknown))
         }
+        () = shared.closing.cancelled() => Err(closed().with_effect(Effect::Unknown)),
         () = sleep_until(shared, last_word) => {
             Err(Error::new(ErrorKind::Timeout, "the store did not answer by the deadline of the wait")
                 .with_effect(Effect::Unknown)

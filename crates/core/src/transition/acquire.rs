@@ -193,16 +193,17 @@ fn enqueue(
     }
     touch(record, env);
     let tickets = record.tickets.make();
-    match position {
-        Some(at) => {
-            tickets[at].expires_at = expires_at.max(tickets[at].expires_at);
-            tickets[at].inbox = queue.inbox;
-        }
-        None => tickets.push_back(ticket(request, queue, expires_at, env.now)),
-    }
+    let position = position.unwrap_or_else(|| {
+        tickets.push_back(ticket(request, queue, expires_at, env.now));
+        tickets.len() - 1
+    });
+    let own = &mut tickets[position];
+    own.expires_at = expires_at.max(own.expires_at);
+    own.inbox = queue.inbox;
     Ok(Queued {
-        position: position.unwrap_or(tickets.len() - 1),
-        ttl: request.ttl.as_duration(),
+        position,
+        ttl: own.expires_at.since(env.now),
+        expires_at: own.expires_at,
         blocked,
     })
 }

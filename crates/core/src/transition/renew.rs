@@ -119,7 +119,7 @@ fn renew_ticket(record: &mut Record, item: &RenewItem, env: &Env, events: &mut E
     if item.metadata.is_some() {
         ticket.metadata.clone_from(&item.metadata);
     }
-    let limit = ticket.limit;
+    let (limit, expires_at) = (ticket.limit, ticket.expires_at);
     touch(record, env);
     let blocked = Blocked {
         waiting: record.tickets.len() - 1,
@@ -127,7 +127,8 @@ fn renew_ticket(record: &mut Record, item: &RenewItem, env: &Env, events: &mut E
     };
     Renewed::Queued(Queued {
         position,
-        ttl: ttl.as_duration(),
+        ttl: expires_at.since(env.now),
+        expires_at,
         blocked,
     })
 }
