@@ -101,6 +101,18 @@ impl Metadata {
         self.members().find(|package| package.name == name)
     }
 
+    /// Every feature of the workspace's packages but the private ones, which begin with `_`, as `package/feature`.
+    pub(crate) fn public_features(&self) -> Vec<String> {
+        self.members().flat_map(Package::public_features).collect()
+    }
+
+    /// The same for one package.
+    pub(crate) fn public_features_of(&self, name: &str) -> Vec<String> {
+        self.member(name)
+            .map(Package::public_features)
+            .unwrap_or_default()
+    }
+
     /// The folder of a package, relative to the root, such as `crates/core`.
     pub(crate) fn folder(&self, package: &Package) -> String {
         let folder = package.manifest_path.parent().unwrap_or(Path::new(""));
@@ -124,6 +136,16 @@ impl Metadata {
 }
 
 impl Package {
+    fn public_features(&self) -> Vec<String> {
+        let public = self
+            .features
+            .keys()
+            .filter(|feature| !feature.starts_with('_'));
+        public
+            .map(|feature| format!("{}/{feature}", self.name))
+            .collect()
+    }
+
     /// The names of its examples.
     pub(crate) fn examples(&self) -> impl Iterator<Item = &str> {
         self.targets

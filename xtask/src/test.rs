@@ -38,7 +38,8 @@ pub(crate) fn run(options: &Options) -> Result {
 fn everything(steps: &mut Steps, metadata: &Metadata, backends: &[String], long: bool) -> Result {
     check::steps_of_check(steps)?;
     let surroundings = Surroundings::prepare(steps, metadata, backends, long)?;
-    let mut tests = cargo(["test", "--workspace", "--all-features"]);
+    let features = metadata.public_features().join(",");
+    let mut tests = cargo(["test", "--workspace", "--features", &features]);
     let seeded = metadata.member(SEEDED).is_some();
     if seeded {
         tests.args(["--exclude", SEEDED]);
@@ -48,7 +49,30 @@ fn everything(steps: &mut Steps, metadata: &Metadata, backends: &[String], long:
         let mut tests = cargo(["test", "--package", SEEDED]);
         steps.command("planted bugs are found", surroundings.give(&mut tests))?;
     }
+    let mut schedules = thread_schedules(metadata);
+    steps.command(
+        "the waiters' line under many thread schedules",
+        &mut schedules,
+    )?;
     examples(steps, metadata, &surroundings)
+}
+
+/// The tests that replace the locks of the core by ones whose schedule is explored. They are another build of it, in a
+/// folder of its own, so that the flag does not throw the ordinary build away.
+fn thread_schedules(metadata: &Metadata) -> Command {
+    let mut tests = cargo([
+        "test",
+        "--package",
+        "leasehold-core",
+        "--lib",
+        "shuttle_tests",
+    ]);
+    tests.env("RUSTFLAGS", "--cfg shuttle");
+    tests.env(
+        "CARGO_TARGET_DIR",
+        metadata.target_directory.join("shuttle"),
+    );
+    tests
 }
 
 fn examples(steps: &mut Steps, metadata: &Metadata, surroundings: &Surroundings) -> Result {
@@ -65,7 +89,8 @@ fn some(steps: &mut Steps, metadata: &Metadata, backends: &[String], long: bool)
     let surroundings = Surroundings::prepare(steps, metadata, backends, long)?;
     for backend in backends {
         let package = package_of(backend);
-        let mut tests = cargo(["test", "--package", &package, "--all-features"]);
+        let features = metadata.public_features_of(&package).join(",");
+        let mut tests = cargo(["test", "--package", &package, "--features", &features]);
         steps.command(
             &format!("tests of {backend}"),
             surroundings.give(&mut tests),

@@ -554,7 +554,7 @@ fn shutdown_releases_everything_and_answers_waiters() {
     eventually(|| locks.as_async().waiting() == 1);
     locks.shutdown(10 * SECOND).unwrap();
     assert_eq!(waiter.join().unwrap(), ErrorKind::Closed);
-    assert_eq!(guard.state(), State::Released);
+    assert_eq!(guard.state(), State::Lost(LostCause::ShutDown));
     assert_eq!(kind(locks.lock("2").acquire()), ErrorKind::Closed);
     eventually(|| !locks.is_locked("1").unwrap());
 }

@@ -1194,13 +1194,13 @@ async fn a_waiter_gets_no_lock_from_a_manager_that_was_closed() {
     assert_eq!(world.grants("1").await, 0);
 }
 
-/// S0-18: what is known of a lock after shutdown is that it was released.
+/// S0-18: what is known of a lock after shutdown is that the shutdown ended it.
 #[tokio::test]
 async fn a_guard_that_outlives_its_manager_is_released_without_a_false_alarm() {
     let world = World::new();
     let guard = world.locks.lock("1").acquire().await.unwrap();
     world.locks.shutdown(SECOND).await.unwrap();
-    assert_eq!(guard.state(), State::Released);
+    assert_eq!(guard.state(), State::Lost(LostCause::ShutDown));
     let text = guard.check().unwrap_err().to_string();
     assert!(!text.contains("never granted"), "{text}");
 }

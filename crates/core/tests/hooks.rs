@@ -219,7 +219,7 @@ async fn a_shutdown_ends_every_hold_once() {
     let released = world.locks.lock("2").renewing().acquire().await.unwrap();
     world.diary.read();
     world.locks.shutdown(SECOND).await.unwrap();
-    assert_eq!(world.diary.read(), ["dropped", "dropped"]);
+    assert_eq!(world.diary.read(), ["lost", "lost"]);
     drop(dropped);
     let _ = released.release().await;
     world.pass(2 * TTL).await;

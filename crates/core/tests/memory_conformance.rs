@@ -1,5 +1,7 @@
 //! The memory store against the conformance kit, on a clock that the kit moves.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;

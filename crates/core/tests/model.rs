@@ -3,6 +3,8 @@
 //! At least 50,000 sequences per run, on two threads; twenty times as many if `LEASEHOLD_LONG` is set. A failure shows
 //! its seed.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use leasehold_conformance::model::check_model;

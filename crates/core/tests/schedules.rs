@@ -336,18 +336,6 @@ fn a_wait_ends_in_time_if_the_store_does_not_answer() {
     });
 }
 
-/// L6: a zero wait is a wait.
-#[test]
-fn a_zero_wait_ends_in_time_if_the_store_does_not_answer() {
-    run(async {
-        let overrun = overrun(Can::Queue, "acquire", Duration::ZERO).await;
-        assert!(
-            overrun.is_some_and(|overrun| overrun <= 100 * MS),
-            "{overrun:?}"
-        );
-    });
-}
-
 /// T0-19, L7: cancelling and closing answer everybody who waits, also if the store does not.
 #[test]
 fn a_wait_can_be_cancelled_and_closed_if_the_store_does_not_answer() {

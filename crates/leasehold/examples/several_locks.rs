@@ -34,7 +34,7 @@ async fn buy(cinema: &Locks, sold: &AtomicU32, buyer: u32) -> Result<(), leaseho
     let seat = keys.join(["show", "7", "seat", "A12"])?;
     let account = keys.join(["account", &buyer.to_string()])?;
     // Some name the account first, some the seat: the order does not matter.
-    let both = if buyer % 2 == 0 {
+    let both = if buyer.is_multiple_of(2) {
         [&seat, &account]
     } else {
         [&account, &seat]

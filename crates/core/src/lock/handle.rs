@@ -191,7 +191,8 @@ impl Lock {
         self.acquire_until(None).await
     }
 
-    /// Waits for at most this long. A zero wait tries once.
+    /// Waits for at most this long, and at most 100 ms more for a store that does not answer. A zero wait tries once, and
+    /// takes the time the store needs for that.
     ///
     /// # Errors
     /// [`ErrorKind::NotAcquired`] if it stayed taken, with [who was in the way](Error::blocked); otherwise as

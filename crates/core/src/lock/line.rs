@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
@@ -14,6 +13,7 @@ use crate::holder::HolderDigest;
 use crate::lease::Lease;
 use crate::name::{Name, NameHash};
 use crate::seeded::{Bug, planted};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 const SHARDS: usize = 16;
@@ -310,3 +310,7 @@ impl Drop for Place {
         self.line.leave(self);
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "line_shuttle.rs"]
+mod shuttle_tests;
