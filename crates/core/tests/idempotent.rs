@@ -369,7 +369,7 @@ async fn a_worker_that_lost_its_lock_stores_nothing() {
         }
     });
     settle().await;
-    world.locks.force_release("1", "stuck").await.unwrap();
+    world.worker().force_release("1", "stuck").await.unwrap();
     assert_eq!(
         world.once(&world.locks, 10 * TTL).await.unwrap(),
         answer("run 0", true)
@@ -385,7 +385,7 @@ async fn a_worker_that_lost_its_lock_stores_nothing() {
         answer("run 0", false)
     );
     let late = world.locks.idempotent("2");
-    let locks = world.locks.clone();
+    let locks = world.worker();
     let outcome = late
         .run(|_| async move {
             locks.force_release("2", "stuck").await.unwrap();
