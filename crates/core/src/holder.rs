@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::block_api::compress256;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
@@ -66,13 +67,37 @@ impl fmt::Debug for Holder {
     }
 }
 
+/// Where SHA-256 starts from.
+const SHA256_START: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
 /// The digest of a [`Holder`]'s secret: enough to recognise the holder, not to act for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HolderDigest([u8; 16]);
 
 impl HolderDigest {
+    /// SHA-256 of the secret, cut to half. One block, padded by hand: this is on the way of every acquisition, and the
+    /// general interface takes twice as long for so little input.
     fn of(secret: &[u8; 16]) -> Self {
-        Self(truncate(&Sha256::digest(secret)))
+        let mut block = [0; 64];
+        block[..16].copy_from_slice(secret);
+        block[16] = 0x80;
+        block[62..].copy_from_slice(&128_u16.to_be_bytes());
+        let mut state = SHA256_START;
+        compress256(&mut state, &[block]);
+        let mut digest = [0; 16];
+        for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        Self(digest)
     }
 
     /// The digest stored by a backend.
@@ -179,6 +204,14 @@ mod tests {
         assert_ne!(a.digest(), b.digest());
         assert_eq!(format!("{a:?}"), "Holder(..)");
         assert_eq!(Holder::from_secret(*a.secret()).digest(), a.digest());
+    }
+
+    #[test]
+    fn the_digest_is_sha_256_cut_to_half() {
+        for secret in [[0; 16], [0xff; 16], *b"0123456789abcdef"] {
+            let digest = Holder::from_secret(secret).digest();
+            assert_eq!(digest.as_bytes(), &truncate(&Sha256::digest(secret)));
+        }
     }
 
     #[test]

@@ -165,7 +165,8 @@ fn hash_text(text: &str) -> u64 {
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.0.hash == other.0.hash && self.0.encoded == other.0.encoded
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.hash == other.0.hash && self.0.encoded == other.0.encoded)
     }
 }
 

@@ -287,10 +287,12 @@ impl Guard {
         if !last {
             return Ok(hold.check().map_err(|cause| (hold.name().clone(), cause)));
         }
+        // Whoever was told that the lease is lost is not told otherwise now.
+        let known = hold.known_loss().map(|cause| (hold.name().clone(), cause));
         hold.begin_release();
-        // The store's answer counts, not our own deadline: a lease it could still end was ours to the end.
+        // Apart from that the store's answer counts, not our own deadline: a lease it could still end was ours to the end.
         let outcome = match release(hold).await {
-            Ok(answers) => first_loss(hold, &answers),
+            Ok(answers) => first_loss(hold, &answers).or(known),
             Err(error) => {
                 // Its share is not gone yet: dropping the guard leaves the rest to the background.
                 hold.tell_released(ReleaseOutcome::Failed(&error));
@@ -339,18 +341,27 @@ impl Guard {
 
 /// Ends the leases of a hold in reverse, as several locks always are; one answer per name.
 async fn release(hold: &Hold) -> Result<Vec<Released>> {
+    let store = &hold.shared.backend;
+    if let [(name, token)] = hold.leases.as_slice() {
+        return store
+            .release(&Release::grant(name.clone(), hold.holder.clone(), *token))
+            .await;
+    }
     let grants = hold.leases.iter().rev().cloned();
-    if hold.shared.takes_names_together() || hold.leases.len() == 1 {
+    if hold.shared.takes_names_together() {
         let request = Release::Grants {
             holder: hold.holder.clone(),
             grants: grants.collect(),
         };
-        return hold.shared.backend.release(&request).await;
+        return store.release(&request).await;
     }
     let mut answers = Vec::with_capacity(hold.leases.len());
     for (name, token) in grants {
-        let request = Release::grant(name, hold.holder.clone(), token);
-        answers.extend(hold.shared.backend.release(&request).await?);
+        answers.extend(
+            store
+                .release(&Release::grant(name, hold.holder.clone(), token))
+                .await?,
+        );
     }
     Ok(answers)
 }

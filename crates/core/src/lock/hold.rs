@@ -141,6 +141,15 @@ pub(super) struct Hold {
     watched: AtomicBool,
 }
 
+/// The names and tokens of some leases; of one, as a rule.
+fn tokens(mut leases: SmallVec<[Lease; 1]>) -> SmallVec<[(Name, Token); 1]> {
+    let pair = |lease: Lease| (lease.name, lease.token);
+    match leases.pop() {
+        Some(only) if leases.is_empty() => SmallVec::from_buf([pair(only)]),
+        last => leases.into_iter().chain(last).map(pair).collect(),
+    }
+}
+
 /// What a new [`Hold`] starts from.
 pub(super) struct Granted {
     pub(super) holder: Holder,
@@ -175,11 +184,7 @@ impl Hold {
         Arc::new_cyclic(|weak| Self {
             shared: shared.clone(),
             holder: granted.holder,
-            leases: granted
-                .leases
-                .into_iter()
-                .map(|lease| (lease.name, lease.token))
-                .collect(),
+            leases: tokens(granted.leases),
             ttl: care.ttl,
             mode: care.mode,
             units: care.units,
@@ -282,6 +287,11 @@ impl Hold {
     /// Whether it still matters: neither lost nor released, nor about to be.
     pub(super) fn is_live(&self) -> bool {
         self.phase.load(Ordering::Acquire) < ENDING
+    }
+
+    /// Why the lease is lost, if somebody has been told so.
+    pub(super) fn known_loss(&self) -> Option<LostCause> {
+        (self.phase.load(Ordering::Acquire) == LOST).then(|| self.cause())
     }
 
     /// Ends the belief in the lease before its release leaves.

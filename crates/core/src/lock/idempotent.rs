@@ -9,7 +9,7 @@ use super::guard::{Guard, Held};
 use super::handle::Lock;
 use super::line::Place;
 use super::run::RunError;
-use super::shared::{Shared, closed};
+use super::shared::Shared;
 use crate::backend::{Acquired, Blocked, Renewed, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Metadata, Ttl};
@@ -200,10 +200,10 @@ impl<'a> Onlooker<'a> {
             .after(recheck.max(Duration::from_millis(10)));
         tokio::select! {
             biased;
-            _ = self.place.signal() => Ok(()),
-            () = self.shared.closing.cancelled() => Err(closed()),
-            () = self.shared.clock.sleep_until(at) => Ok(()),
+            _ = self.place.signal() => {}
+            () = self.shared.clock.sleep_until(at) => {}
         }
+        self.shared.refuse_if_closed()
     }
 }
 

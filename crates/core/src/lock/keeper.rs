@@ -30,10 +30,19 @@ pub(super) struct Keeper {
     plan: Arc<Plan>,
 }
 
-/// When the keeper looks next.
+/// When the keeper looks next at what is held, and at who waits.
 struct Plan {
-    at: AtomicU64,
+    holds: AtomicU64,
+    line: AtomicU64,
     sooner: Notify,
+}
+
+impl Plan {
+    fn no_later(&self, plan: &AtomicU64, at: Moment) {
+        if plan.fetch_min(at.as_nanos(), Ordering::AcqRel) > at.as_nanos() {
+            self.sooner.notify_one();
+        }
+    }
 }
 
 pub(super) enum Order {
@@ -61,7 +70,8 @@ impl Keeper {
     pub(super) fn new() -> (Self, Idle) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let plan = Arc::new(Plan {
-            at: AtomicU64::new(u64::MAX),
+            holds: AtomicU64::new(u64::MAX),
+            line: AtomicU64::new(u64::MAX),
             sooner: Notify::new(),
         });
         (
@@ -89,11 +99,14 @@ impl Keeper {
         }
     }
 
-    /// Makes the keeper look at this moment or before.
+    /// Makes the keeper look at what is held at this moment or before.
     pub(super) fn look_by(&self, at: Moment) {
-        if self.plan.at.fetch_min(at.as_nanos(), Ordering::AcqRel) > at.as_nanos() {
-            self.plan.sooner.notify_one();
-        }
+        self.plan.no_later(&self.plan.holds, at);
+    }
+
+    /// Makes the keeper remind those who wait at this moment or before.
+    pub(super) fn remind_by(&self, at: Moment) {
+        self.plan.no_later(&self.plan.line, at);
     }
 }
 
@@ -141,8 +154,9 @@ impl Task {
             .sweep_every
             .map_or(Moment::FAR_FUTURE, |every| self.clock.now().after(every));
         loop {
-            let next_look = Moment::from_nanos(self.plan.at.load(Ordering::Acquire));
-            let wake = next_look.min(next_sweep);
+            let next_look = Moment::from_nanos(self.plan.holds.load(Ordering::Acquire));
+            let next_reminder = Moment::from_nanos(self.plan.line.load(Ordering::Acquire));
+            let wake = next_look.min(next_reminder).min(next_sweep);
             tokio::select! {
                 biased;
                 order = self.orders.recv() => match order {
@@ -160,6 +174,9 @@ impl Task {
             }
             if now >= next_look {
                 self.look_after(now);
+            }
+            if now >= next_reminder {
+                self.remind(now);
             }
         }
         // Nobody is left to give orders; finish what was ordered.
@@ -192,7 +209,7 @@ impl Task {
 
     /// Renews what is due, marks what is overdue, and plans when to look again.
     fn look_after(&mut self, now: Moment) {
-        self.plan.at.store(u64::MAX, Ordering::Release);
+        self.plan.holds.store(u64::MAX, Ordering::Release);
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
@@ -207,7 +224,17 @@ impl Task {
             self.jobs.spawn(renew_due(shared, due));
         }
         let next = next.max(now.after(SHORTEST_LOOK));
-        self.plan.at.fetch_min(next.as_nanos(), Ordering::AcqRel);
+        self.plan.holds.fetch_min(next.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Tells waiters to ask again whose time has come, and plans when to do so next.
+    fn remind(&mut self, now: Moment) {
+        self.plan.line.store(u64::MAX, Ordering::Release);
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let next = shared.line.remind(now).max(now.after(SHORTEST_LOOK));
+        self.plan.line.fetch_min(next.as_nanos(), Ordering::AcqRel);
     }
 
     fn sweep(&mut self) {

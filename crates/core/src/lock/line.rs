@@ -9,11 +9,12 @@ use std::task::{Poll, Waker};
 use smallvec::SmallVec;
 
 use crate::backend::{Event, What};
+use crate::clock::Moment;
 use crate::holder::HolderDigest;
 use crate::lease::Lease;
 use crate::name::{Name, NameHash};
 use crate::seeded::{Bug, planted};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 const SHARDS: usize = 16;
@@ -24,6 +25,8 @@ pub(super) struct Line {
     shards: [Mutex<HashMap<Name, Queue, NameHash>>; SHARDS],
     /// How many waiters there are; read without a lock on the way of those who need not wait.
     waiters: AtomicUsize,
+    /// Nobody need wait any longer.
+    closed: AtomicBool,
 }
 
 /// The waiters of one name. The active ones have asked the store; as a rule there is one.
@@ -43,6 +46,8 @@ impl Queue {
 
 struct Slot {
     holder: HolderDigest,
+    /// When the keeper is to tell this waiter to ask again, as nanoseconds of a [`Moment`].
+    recheck: AtomicU64,
     state: Mutex<SlotState>,
 }
 
@@ -76,10 +81,7 @@ impl Line {
 
     /// Stands in line for a name.
     pub(super) fn join(self: &Arc<Self>, name: &Name, holder: HolderDigest) -> Place {
-        let slot = Arc::new(Slot {
-            holder,
-            state: Mutex::default(),
-        });
+        let slot = Slot::new(holder, SlotState::default());
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let mut shard = lock(self.shard(name));
         let queue = shard.entry(name.clone()).or_default();
@@ -105,10 +107,7 @@ impl Line {
             turn: true,
             ..SlotState::default()
         };
-        let slot = Arc::new(Slot {
-            holder,
-            state: Mutex::new(state),
-        });
+        let slot = Slot::new(holder, state);
         Place {
             line: self.clone(),
             name: None,
@@ -159,6 +158,50 @@ impl Line {
         for slot in concerned {
             slot.tell(|state| state.hinted = true);
         }
+    }
+
+    /// Tells everybody that there is no point in waiting.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        for slot in self.slots() {
+            slot.tell(|_| {});
+        }
+    }
+
+    /// Tells those to ask again who want to be told by `now`, and says when the next ones do.
+    pub(super) fn remind(&self, now: Moment) -> Moment {
+        let mut next = Moment::FAR_FUTURE;
+        if self.waiters() == 0 {
+            return next;
+        }
+        for slot in self.slots() {
+            let at = Moment::from_nanos(slot.recheck.load(Ordering::Acquire));
+            if at > now {
+                next = next.min(at);
+            } else {
+                slot.recheck.store(u64::MAX, Ordering::Release);
+                slot.tell(|state| state.hinted = true);
+            }
+        }
+        next
+    }
+
+    /// All who have asked the store or may soon.
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        let mut slots = Vec::new();
+        for shard in &self.shards {
+            for queue in lock(shard).values() {
+                slots.extend(
+                    queue
+                        .active
+                        .iter()
+                        .chain(&queue.pending)
+                        .chain(&queue.onlookers)
+                        .cloned(),
+                );
+            }
+        }
+        slots
     }
 
     fn leave(&self, place: &Place) {
@@ -228,6 +271,14 @@ impl fmt::Debug for Line {
 }
 
 impl Slot {
+    fn new(holder: HolderDigest, state: SlotState) -> Arc<Self> {
+        Arc::new(Self {
+            holder,
+            recheck: AtomicU64::new(u64::MAX),
+            state: Mutex::new(state),
+        })
+    }
+
     fn tell(&self, change: impl FnOnce(&mut SlotState)) {
         let waker = {
             let mut state = lock(&self.state);
@@ -251,14 +302,30 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Waits until it is this waiter's turn to ask the store. Cancel-safe.
+    /// Waits until it is this waiter's turn to ask the store, or the line is closed. Cancel-safe.
     pub(super) async fn turn(&self) {
-        self.poll(|state| state.turn.then_some(())).await;
+        self.poll(|state| (state.turn || self.is_closed()).then_some(()))
+            .await;
     }
 
-    /// Waits until there is something to act on. Cancel-safe: what was told is not lost.
+    /// Waits until there is something to act on, or the line is closed. Cancel-safe: what was told is not lost.
     pub(super) async fn signal(&self) -> Signal {
-        self.poll(SlotState::take_signal).await
+        self.poll(|state| {
+            state
+                .take_signal()
+                .or_else(|| self.is_closed().then_some(Signal::Hint))
+        })
+        .await
+    }
+
+    fn is_closed(&self) -> bool {
+        self.line.closed.load(Ordering::SeqCst)
+    }
+
+    /// Asks to be told at this moment at the latest. `false` if nobody would: the waiter stands nowhere.
+    pub(super) fn remind_at(&self, at: Moment) -> bool {
+        self.slot.recheck.store(at.as_nanos(), Ordering::Release);
+        self.name.is_some() || self.looking_at.is_some()
     }
 
     /// Whether hints about this name reach the waiter.

@@ -124,6 +124,7 @@ impl Shared {
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.closing.cancel();
+        self.line.close();
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Waiting: stand in the local line, ask the store when it is your turn, and be told when to ask again.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -71,7 +73,7 @@ pub(super) async fn wait(
     let mut attempt = Attempt::new(shared, request);
     let mut blocked = None;
     if !shared.expects_contention() && !shared.line.is_waited_for(attempt.request.names.first()) {
-        match within(shared, &patience, attempt.ask(false)).await? {
+        match at_once_or_within(shared, &patience, attempt.ask(false)).await? {
             Acquired::Granted(leases) => return attempt.granted(leases),
             Acquired::Held(by) => blocked = Some(first(by)?),
             Acquired::Queued(queued) => blocked = Some(queued.blocked),
@@ -250,21 +252,34 @@ impl Waiter<'_> {
         Leases::from_buf([lease])
     }
 
+    /// `false` if the deadline came first.
     async fn wait_for_turn(&mut self) -> Result<bool> {
-        tokio::select! {
+        let in_time = tokio::select! {
             biased;
             () = self.place.turn() => Ok(true),
             stop = stopped(self.shared, &self.patience) => stop.map(|()| false),
-        }
+        };
+        self.shared.refuse_if_closed()?;
+        in_time
     }
 
+    /// Waits for something to act on. The keeper reminds those who stand in line of asking again; a timer for each of
+    /// them would cost more than all the rest.
     async fn pause(&mut self, recheck: Moment) -> Result<Pause> {
-        tokio::select! {
+        let timer = if self.place.remind_at(recheck) {
+            self.shared.keeper.remind_by(recheck);
+            None
+        } else {
+            Some(recheck)
+        };
+        let pause = tokio::select! {
             biased;
             signal = self.place.signal() => Ok(Pause::Signal(signal)),
             stop = stopped(self.shared, &self.patience) => stop.map(|()| Pause::Deadline),
-            () = self.shared.clock.sleep_until(recheck) => Ok(Pause::Recheck),
-        }
+            () = sleep_until(self.shared, timer) => Ok(Pause::Recheck),
+        };
+        self.shared.refuse_if_closed()?;
+        pause
     }
 
     /// At the deadline one last try, without a wish to wait on.
@@ -322,13 +337,25 @@ fn first(blocked: Vec<Blocked>) -> Result<Blocked> {
     })
 }
 
-/// Resolves at the deadline with `Ok`, on cancellation or closing with an error, and never if there is neither.
+/// Resolves at the deadline with `Ok`, on cancellation with an error, and never if there is neither.
 async fn stopped(shared: &Shared, patience: &Patience<'_>) -> Result<()> {
     tokio::select! {
         biased;
         () = cancelled(patience.cancel) => Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled")),
-        () = shared.closing.cancelled() => Err(closed()),
         () = sleep_until(shared, patience.deadline) => Ok(()),
+    }
+}
+
+/// As [`within`], for those who as a rule get their answer at once: what is needed to wait for it is made only if not.
+async fn at_once_or_within<T>(
+    shared: &Shared,
+    patience: &Patience<'_>,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut call = pin!(call);
+    match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => Box::pin(within(shared, patience, call)).await,
     }
 }
 

@@ -131,9 +131,13 @@ impl Memory {
     fn step_one<T>(&self, name: &Name, step: impl FnOnce(&mut Record, &mut Env) -> Step<T>) -> T {
         let mut table = self.table(Self::shard_of(name));
         let mut env = self.env(table.last_token);
+        let before = table.entries.len();
         let mut step = table.step(name, &mut env, step);
         table.last_token = env.next_token.get() - 1;
-        table.turn_hand(&mut env, &mut step.events);
+        // Only a new entry needs the hand to move: nothing else makes the table grow.
+        if table.entries.len() > before {
+            table.turn_hand(&mut env, &mut step.events);
+        }
         drop(table);
         self.deliver(step.events);
         step.outcome

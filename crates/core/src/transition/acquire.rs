@@ -46,10 +46,13 @@ fn decide(
         }
     }
     if blocked.is_empty() {
-        let leases = records
-            .iter_mut()
-            .map(|record| grant(record, request, env))
-            .collect::<SmallVec<_>>();
+        let leases = match records {
+            [record] => SmallVec::from_buf([grant(record, request, env)]),
+            records => records
+                .iter_mut()
+                .map(|record| grant(record, request, env))
+                .collect(),
+        };
         return Ok(Acquired::Granted(leases));
     }
     match (request.queue, records) {
