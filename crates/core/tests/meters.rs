@@ -205,7 +205,8 @@ fn holds_are_timed_and_the_active_gauge_comes_back_to_zero() {
         assert_eq!(world.meter("lost_total", "cause=expired"), 1.0);
         assert_eq!(world.meter("lost_total", "cause=forced"), 1.0);
         assert_eq!(world.meter("releases_total", "outcome=released"), 2.0);
-        assert_eq!(world.meter("releases_total", "outcome=dropped"), 2.0);
+        assert_eq!(world.meter("releases_total", "outcome=dropped"), 1.0);
+        assert_eq!(world.meter("lost_total", "cause=shut_down"), 1.0);
         assert_eq!(world.meter("releases_total", "outcome=left_behind"), 2.0);
         assert_eq!(world.meter("releases_total", "outcome=lost"), 2.0);
     });

@@ -278,7 +278,8 @@ fn nobody_gets_a_lock_from_a_manager_that_was_shut_down() {
         for polls in 1..4 {
             let world = World::new(Can::Queue);
             let mut taking = waiting(world.locks.lock("a"));
-            for _ in 0..polls.min(2) {
+            // The first poll of a call that is not answered at once is two.
+            for _ in 0..polls.min(1) {
                 assert!(poll_once(&mut taking).await.is_none());
             }
             world.locks.shutdown(SECOND).await.unwrap();
