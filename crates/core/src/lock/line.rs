@@ -39,6 +39,20 @@ struct Queue {
 }
 
 impl Queue {
+    /// Those who ask the store, or would if they were told to.
+    fn askers(&self) -> Vec<Arc<Slot>> {
+        self.active.iter().chain(&self.onlookers).cloned().collect()
+    }
+
+    fn everybody(&self) -> Vec<Arc<Slot>> {
+        self.active
+            .iter()
+            .chain(&self.onlookers)
+            .chain(&self.pending)
+            .cloned()
+            .collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.active.is_empty() && self.pending.is_empty() && self.onlookers.is_empty()
     }
@@ -146,16 +160,8 @@ impl Line {
         if self.waiters() == 0 {
             return;
         }
-        let concerned: SmallVec<[Arc<Slot>; 4]> = match lock(self.shard(name)).get(name) {
-            Some(queue) => queue
-                .active
-                .iter()
-                .chain(&queue.onlookers)
-                .cloned()
-                .collect(),
-            None => return,
-        };
-        for slot in concerned {
+        let concerned = lock(self.shard(name)).get(name).map(Queue::askers);
+        for slot in concerned.into_iter().flatten() {
             slot.tell(|state| state.hinted = true);
         }
     }
@@ -163,7 +169,7 @@ impl Line {
     /// Tells everybody that there is no point in waiting.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        for slot in self.slots() {
+        for slot in self.slots(Queue::everybody) {
             slot.tell(|_| {});
         }
     }
@@ -171,10 +177,7 @@ impl Line {
     /// Tells those to ask again who want to be told by `now`, and says when the next ones do.
     pub(super) fn remind(&self, now: Moment) -> Moment {
         let mut next = Moment::FAR_FUTURE;
-        if self.waiters() == 0 {
-            return next;
-        }
-        for slot in self.slots() {
+        for slot in self.slots(Queue::askers) {
             let at = Moment::from_nanos(slot.recheck.load(Ordering::Acquire));
             if at > now {
                 next = next.min(at);
@@ -186,22 +189,15 @@ impl Line {
         next
     }
 
-    /// All who have asked the store or may soon.
-    fn slots(&self) -> Vec<Arc<Slot>> {
-        let mut slots = Vec::new();
-        for shard in &self.shards {
-            for queue in lock(shard).values() {
-                slots.extend(
-                    queue
-                        .active
-                        .iter()
-                        .chain(&queue.pending)
-                        .chain(&queue.onlookers)
-                        .cloned(),
-                );
-            }
+    /// Those of every queue whom `which` picks.
+    fn slots(&self, which: fn(&Queue) -> Vec<Arc<Slot>>) -> Vec<Arc<Slot>> {
+        if self.waiters() == 0 {
+            return Vec::new();
         }
-        slots
+        let of_shard = |shard: &Mutex<HashMap<Name, Queue, NameHash>>| {
+            lock(shard).values().flat_map(which).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(of_shard).collect()
     }
 
     fn leave(&self, place: &Place) {
