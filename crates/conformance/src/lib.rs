@@ -23,6 +23,10 @@
 //! fn main() -> ExitCode { run(Mine) }
 //! ```
 //!
+//! A store in your process whose clock can be moved needs no harness of its own: give it a
+//! [`ManualClock`](leasehold_core::ManualClock) and run [`VirtualStore`]. Nothing waits then, and expiries are checked to
+//! the millisecond.
+//!
 //! Cases are chosen by the capabilities the backend declares; the others are shown as ignored. The store is never
 //! wiped. New versions of the kit bring new cases by themselves. See [`Harness`] for what else can be said about a
 //! store, [`model`] for the comparison with the rule, and [`history`] for checking recorded histories.
@@ -42,6 +46,7 @@ pub mod mailbox;
 pub mod model;
 mod runner;
 pub mod scene;
+mod virtual_store;
 
 pub use async_trait::async_trait;
 pub use case::{Case, ELSEWHERE, NOT_APPLICABLE, Need, all};
@@ -50,3 +55,4 @@ pub use harness::{Contention, Harness, Severed, Time, Unavailable};
 pub use mailbox::Mailbox;
 pub use runner::{run, run_all, run_all_cases, run_cases};
 pub use scene::{Party, Scene};
+pub use virtual_store::VirtualStore;

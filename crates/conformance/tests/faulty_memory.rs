@@ -2,50 +2,11 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_conformance::fault::{FaultBackend, Faults};
-use leasehold_conformance::{Harness, Severed, Time, Unavailable, async_trait, run};
+use leasehold_conformance::{Severed, VirtualStore, run};
+use leasehold_core::ManualClock;
 use leasehold_core::memory::Memory;
-use leasehold_core::{Backend, Clock, ManualClock};
-
-struct FaultyMemory {
-    clock: ManualClock,
-    store: Arc<FaultBackend<Memory>>,
-}
-
-#[async_trait]
-impl Harness for FaultyMemory {
-    fn name(&self) -> &str {
-        "memory"
-    }
-
-    async fn connect(&self) -> Result<Arc<dyn Backend>, Unavailable> {
-        Ok(self.store.clone())
-    }
-
-    fn time(&self) -> Time {
-        Time::Virtual
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(self.clock.clone())
-    }
-
-    async fn pass_time(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    fn can_sever(&self) -> bool {
-        true
-    }
-
-    async fn sever(&self) -> Option<Severed> {
-        self.store.break_again();
-        let store = Arc::clone(&self.store);
-        Some(Severed::new(move || store.heal()))
-    }
-}
 
 fn main() -> ExitCode {
     let clock = ManualClock::new();
@@ -56,5 +17,10 @@ fn main() -> ExitCode {
     };
     let store = Arc::new(FaultBackend::new(memory, cut, 1));
     store.heal();
-    run(FaultyMemory { clock, store })
+    let harness = VirtualStore::new("memory", clock, store.clone());
+    run(harness.severed_by(move || {
+        store.break_again();
+        let store = Arc::clone(&store);
+        Severed::new(move || store.heal())
+    }))
 }

@@ -47,6 +47,12 @@ impl Inboxes {
         Watch::new(move || inboxes.remove(id, name.as_ref()))
     }
 
+    /// Whether anybody watches a name.
+    #[must_use]
+    pub fn watches_names(&self) -> bool {
+        self.name_watches.load(Ordering::Acquire) > 0
+    }
+
     /// Delivers events: one with an address to that inbox, one without to everybody who watches its name.
     ///
     /// Call it after the change it tells of is visible in the store, and without holding the store's own locks.

@@ -5,6 +5,8 @@
     reason = "helpers of tests panic like the tests themselves"
 )]
 
+mod common_world;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,10 +26,11 @@ use leasehold_core::{
     Record, Result, Token, Ttl,
 };
 
+use common_world::{TTL, builder, settle};
+
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
-/// The ttl of these tests, and the time a guard may believe in it.
-const TTL: Duration = Duration::from_secs(30);
+/// The time a guard may believe in the ttl of these tests.
 const BELIEVED: Duration = Duration::from_millis(28_200);
 
 /// What goes wrong with one call.
@@ -273,21 +276,6 @@ impl World {
             thieves.push(other.lock(key).try_acquire().await.unwrap().unwrap());
         }
         thieves
-    }
-}
-
-fn builder(store: &Arc<Troubled>, clock: &ManualClock) -> LocksBuilder {
-    Locks::new(store.clone() as Arc<dyn Backend>)
-        .namespace("orders")
-        .ttl(TTL)
-        .sweep_every(None)
-        .clock(Arc::new(clock.clone()))
-}
-
-/// Lets every task run until none has anything to do.
-async fn settle() {
-    for _ in 0..30 {
-        tokio::task::yield_now().await;
     }
 }
 

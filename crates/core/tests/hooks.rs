@@ -6,17 +6,20 @@
     reason = "helpers of tests panic like the tests themselves"
 )]
 
+mod common_world;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::lock::{
-    CancellationToken, LockEvent, LocksBuilder, LostCause, NotAcquired, ReleaseOutcome, Scope,
+    CancellationToken, LockEvent, LostCause, NotAcquired, ReleaseOutcome, Scope,
 };
 use leasehold_core::memory::Memory;
-use leasehold_core::{Backend, Clock, ErrorKind, Locks, ManualClock};
+use leasehold_core::{Clock, ErrorKind, Locks, ManualClock};
+
+use common_world::{TTL, builder, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_secs(30);
 
 /// Writes down what it is told, one word each.
 #[derive(Debug, Clone, Default)]
@@ -95,27 +98,7 @@ impl World {
     }
 
     async fn pass(&self, time: Duration) {
-        let step = Duration::from_millis(100);
-        settle().await;
-        for _ in 0..time.as_millis() / step.as_millis() {
-            self.clock.advance(step);
-            settle().await;
-        }
-    }
-}
-
-fn builder(store: &Arc<Memory>, clock: &ManualClock) -> LocksBuilder {
-    Locks::new(store.clone() as Arc<dyn Backend>)
-        .namespace("orders")
-        .ttl(TTL)
-        .sweep_every(None)
-        .clock(Arc::new(clock.clone()))
-}
-
-/// Lets every task run until none has anything to do.
-async fn settle() {
-    for _ in 0..30 {
-        tokio::task::yield_now().await;
+        common_world::pass(&self.clock, time).await;
     }
 }
 

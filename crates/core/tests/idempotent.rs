@@ -5,16 +5,19 @@
     reason = "helpers of tests panic like the tests themselves"
 )]
 
+mod common_world;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold_core::lock::{Answer, IdempotentError, LocksBuilder, RunError};
+use leasehold_core::lock::{Answer, IdempotentError, RunError};
 use leasehold_core::memory::Memory;
 use leasehold_core::{Backend, Clock, Error, ErrorKind, Locks, ManualClock, Name};
 
+use common_world::{TTL, builder, settle};
+
 const SECOND: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_secs(30);
 
 struct World {
     locks: Locks,
@@ -55,33 +58,13 @@ impl World {
     }
 
     async fn pass(&self, time: Duration) {
-        let step = Duration::from_millis(100);
-        settle().await;
-        for _ in 0..time.as_millis() / step.as_millis() {
-            self.clock.advance(step);
-            settle().await;
-        }
+        common_world::pass(&self.clock, time).await;
     }
 
     async fn grants(&self, key: &str) -> usize {
         let name = Name::new("orders/once", key).unwrap();
         let record = self.store.get(&name).await.unwrap();
         record.map_or(0, |record| record.grants.len())
-    }
-}
-
-fn builder(store: &Arc<Memory>, clock: &ManualClock) -> LocksBuilder {
-    Locks::new(store.clone() as Arc<dyn Backend>)
-        .namespace("orders")
-        .ttl(TTL)
-        .sweep_every(None)
-        .clock(Arc::new(clock.clone()))
-}
-
-/// Lets every task run until none has anything to do.
-async fn settle() {
-    for _ in 0..30 {
-        tokio::task::yield_now().await;
     }
 }
 

@@ -6,6 +6,8 @@
     reason = "helpers of tests panic like the tests themselves"
 )]
 
+mod common_world;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,16 +17,17 @@ use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Released,
     Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
-use leasehold_core::lock::{CancellationToken, LocksBuilder};
+use leasehold_core::lock::CancellationToken;
 use leasehold_core::memory::Memory;
 use leasehold_core::{
     AtomicNames, Backend, Clock, Description, Error, ErrorKind, Guard, Locks, ManualClock, Name,
     Record, Result,
 };
 
+use common_world::{TTL, builder, settle};
+
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_secs(30);
 
 /// What a store can do besides granting one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,21 +226,6 @@ impl World {
         assert_eq!((self.locks.held(), self.locks.waiting()), (0, 0));
         assert_eq!((self.other.held(), self.other.waiting()), (0, 0));
         assert_eq!(self.store.excesses(), Vec::<String>::new());
-    }
-}
-
-fn builder(store: &Arc<Simple>, clock: &ManualClock) -> LocksBuilder {
-    Locks::new(store.clone() as Arc<dyn Backend>)
-        .namespace("orders")
-        .ttl(TTL)
-        .sweep_every(None)
-        .clock(Arc::new(clock.clone()))
-}
-
-/// Lets every task run until none has anything to do.
-async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
     }
 }
 

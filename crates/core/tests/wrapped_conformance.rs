@@ -7,56 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_conformance::fault::{FaultBackend, Faults};
-use leasehold_conformance::{Harness, Time, Unavailable, all, async_trait, run_all_cases};
+use leasehold_conformance::{Harness, VirtualStore, all, run_all_cases};
 use leasehold_core::memory::Memory;
 use leasehold_core::wrap::{Prefix, Retry, RetryPolicy, Timeout};
-use leasehold_core::{Backend, Clock, MAX_NAMESPACE_BYTES, ManualClock};
+use leasehold_core::{Backend, MAX_NAMESPACE_BYTES, ManualClock};
 
 /// Far more than any call takes.
 const GENEROUS: Duration = Duration::from_secs(60);
 /// More than any run of bad luck needs.
 const ATTEMPTS: u32 = 50;
 
-struct Wrapped {
-    name: &'static str,
-    clock: ManualClock,
-    store: Arc<dyn Backend>,
-}
-
-impl Wrapped {
-    fn boxed<B: Backend>(name: &'static str, wrap: impl FnOnce(Memory) -> B) -> Box<dyn Harness> {
-        let clock = ManualClock::new();
-        let memory = Memory::with_clock(Arc::new(clock.clone()));
-        let store = Arc::new(wrap(memory));
-        Box::new(Self { name, clock, store })
-    }
-}
-
-#[async_trait]
-impl Harness for Wrapped {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    async fn connect(&self) -> Result<Arc<dyn Backend>, Unavailable> {
-        Ok(self.store.clone())
-    }
-
-    fn time(&self) -> Time {
-        Time::Virtual
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(self.clock.clone())
-    }
-
-    async fn pass_time(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    fn longest_namespace(&self) -> usize {
-        MAX_NAMESPACE_BYTES - "wrapped:".len()
-    }
+fn wrapped<B: Backend>(name: &str, wrap: impl FnOnce(Memory) -> B) -> Box<dyn Harness> {
+    let clock = ManualClock::new();
+    let memory = Memory::with_clock(Arc::new(clock.clone()));
+    let harness = VirtualStore::new(name, clock, Arc::new(wrap(memory)));
+    Box::new(harness.longest_namespace(MAX_NAMESPACE_BYTES - "wrapped:".len()))
 }
 
 fn prefix<B: Backend>(inner: B) -> Prefix<B> {
@@ -127,24 +92,24 @@ const ANSWERED_AGAIN: [&str; 12] = [
 
 fn main() -> ExitCode {
     let all_cases = [
-        Wrapped::boxed("prefix", prefix),
-        Wrapped::boxed("timeout", timeout),
-        Wrapped::boxed("retry", retry),
-        Wrapped::boxed("arc_dyn", |memory| Arc::new(memory) as Arc<dyn Backend>),
-        Wrapped::boxed("retry_of_deaf", |memory| retry(deaf(memory))),
+        wrapped("prefix", prefix),
+        wrapped("timeout", timeout),
+        wrapped("retry", retry),
+        wrapped("arc_dyn", |memory| Arc::new(memory) as Arc<dyn Backend>),
+        wrapped("retry_of_deaf", |memory| retry(deaf(memory))),
         #[cfg(feature = "observe")]
-        Wrapped::boxed("observe", leasehold_core::wrap::Observe::new),
+        wrapped("observe", leasehold_core::wrap::Observe::new),
         #[cfg(feature = "observe")]
-        Wrapped::boxed("stack", |memory| {
+        wrapped("stack", |memory| {
             leasehold_core::wrap::Observe::new(retry(timeout(prefix(memory))))
         }),
         #[cfg(not(feature = "observe"))]
-        Wrapped::boxed("stack", |memory| retry(timeout(prefix(memory)))),
+        wrapped("stack", |memory| retry(timeout(prefix(memory)))),
     ];
     let mut stages: Vec<_> = all_cases.map(|harness| (harness, all())).into();
     let mut some_cases = all();
     some_cases.retain(|case| ANSWERED_AGAIN.contains(&case.topic));
-    let mute = Wrapped::boxed("retry_of_mute", |memory| retry(mute(memory)));
+    let mute = wrapped("retry_of_mute", |memory| retry(mute(memory)));
     stages.push((mute, some_cases));
     run_all_cases(stages)
 }

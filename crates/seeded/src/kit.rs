@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Case, Harness, Scene, Time, Unavailable, all, async_trait};
+use leasehold_conformance::{Case, Scene, VirtualStore, all};
 use leasehold_core::memory::Memory;
 use leasehold_core::{Backend, Clock, ManualClock, SystemClock};
 
@@ -32,10 +32,7 @@ pub(crate) fn checks() -> Vec<Check> {
 fn run(case: &Case) {
     let clock = ManualClock::new();
     let store: Arc<dyn Backend> = Arc::new(Memory::with_clock(Arc::new(clock.clone())));
-    let harness = Arc::new(OnMemory {
-        clock,
-        store: store.clone(),
-    });
+    let harness = Arc::new(VirtualStore::new("memory", clock, store.clone()));
     if case.lacks(store.describe(), &*harness).is_some() {
         return;
     }
@@ -49,32 +46,4 @@ fn run(case: &Case) {
             () = SystemClock.sleep_until(SystemClock.now().after(WATCHDOG)) => panic!("it hangs"),
         }
     });
-}
-
-struct OnMemory {
-    clock: ManualClock,
-    store: Arc<dyn Backend>,
-}
-
-#[async_trait]
-impl Harness for OnMemory {
-    fn name(&self) -> &str {
-        "memory"
-    }
-
-    async fn connect(&self) -> Result<Arc<dyn Backend>, Unavailable> {
-        Ok(self.store.clone())
-    }
-
-    fn time(&self) -> Time {
-        Time::Virtual
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(self.clock.clone())
-    }
-
-    async fn pass_time(&self, by: Duration) {
-        self.clock.advance(by);
-    }
 }

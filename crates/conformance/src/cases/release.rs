@@ -1,7 +1,7 @@
 //! Letting a lease go.
 
 use leasehold_core::backend::{NotHeld, Release, Released};
-use leasehold_core::{Ending, Token};
+use leasehold_core::{Ending, ErrorKind, Token};
 
 use crate::case::{Case, case};
 use crate::scene::{Party, Scene};
@@ -39,6 +39,10 @@ pub(super) fn cases() -> Vec<Case> {
             ["W0-01", "W4-13", "S5"]
         ),
         case!(releasing_several_answers_for_each, ["S4-06", "S13"]),
+        case!(
+            a_name_given_twice_is_refused_and_ends_nothing,
+            ["S5", "S14"]
+        ),
         case!(
             a_release_racing_a_renewal_never_leaves_the_name_held,
             ["dynamodb-lock-client#115", "etcd#20615"]
@@ -154,6 +158,22 @@ async fn releasing_several_answers_for_each(s: Scene) {
     assert_eq!(answers[0], Released::Released);
     why_not(answers[1].clone());
     assert_eq!(answers[2], Released::Released);
+}
+
+async fn a_name_given_twice_is_refused_and_ends_nothing(s: Scene) {
+    let (a, stranger, name) = (Party::new("a"), Party::new("stranger"), s.name("k"));
+    let lease = s.take(&a, &name).await;
+    for (holder, token) in [(&stranger.holder, Token::new(1)), (&a.holder, lease.token)] {
+        let request = Release::Grants {
+            holder: holder.clone(),
+            grants: [(name.clone(), token), (name.clone(), token)]
+                .into_iter()
+                .collect(),
+        };
+        let refused = s.backend().release(&request).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        assert!(s.is_held(&name).await);
+    }
 }
 
 async fn a_release_racing_a_renewal_never_leaves_the_name_held(s: Scene) {

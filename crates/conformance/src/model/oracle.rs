@@ -66,6 +66,7 @@ impl Oracle {
 
     fn env(&self, now: Timestamp) -> Env {
         Env {
+            watched: true,
             now,
             next_token: self.next_token,
         }

@@ -83,7 +83,7 @@ impl Scene {
     /// Asks for a place in the queue, which must be given.
     pub async fn enqueue(&self, request: Acquire, inbox: InboxId) -> Queued {
         match self.submit(&request.queue(inbox)).await {
-            Acquired::Queued(queued) => queued,
+            Acquired::Queued(queued) => *queued,
             other => panic!("expected a place in the queue, got {other:?}"),
         }
     }

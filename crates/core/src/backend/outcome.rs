@@ -19,7 +19,7 @@ pub enum Acquired {
     /// Nothing was taken. Each name that was in the way, in order.
     Held(Vec<Blocked>),
     /// Nothing was taken, but the request stands in the queue.
-    Queued(Queued),
+    Queued(Box<Queued>),
 }
 
 /// A place in a queue.
@@ -145,7 +145,7 @@ pub enum Renewed {
     /// The lease goes on; same token, new end. A ticket that had become a grant answers this too.
     Renewed(Lease),
     /// The ticket goes on.
-    Queued(Queued),
+    Queued(Box<Queued>),
     /// The lease ends at another moment than the caller thought, so nothing was added.
     Changed(Lease),
     /// There is no such grant or ticket.

@@ -110,7 +110,7 @@ pub enum NotAcquired<'a> {
 pub enum ReleaseOutcome<'a> {
     /// It was ours and is free now.
     Released,
-    /// It was left to the background: the guard was dropped, or the manager shut down.
+    /// It was left to the background: the guard was dropped.
     Dropped,
     /// It was not released at all: forgotten on purpose, or handed over.
     LeftBehind,

@@ -75,7 +75,7 @@ pub(super) async fn wait(
     if !shared.expects_contention() && !shared.line.is_waited_for(attempt.request.names.first()) {
         match at_once_or_within(shared, &patience, attempt.ask(false)).await? {
             Acquired::Granted(leases) => return attempt.granted(leases),
-            Acquired::Held(by) => blocked = Some(first(by)?),
+            Acquired::Held(by) => blocked = Some(worth_waiting(shared, first(by)?)?),
             Acquired::Queued(queued) => blocked = Some(queued.blocked),
         }
         shared.saw_contention(true);
@@ -187,7 +187,7 @@ impl Waiter<'_> {
                 Ok(Err(now.after(self.told(queued.blocked)).min(refresh)))
             }
             Ok(Acquired::Held(blocked)) => {
-                let blocked = first(blocked)?;
+                let blocked = worth_waiting(self.shared, first(blocked)?)?;
                 // Another name is in the way than the one that is watched: watch that one, and ask again.
                 let unseen = self.shared.can().watch && !self.place.sees(&blocked.name);
                 let recheck = now.after(self.told(blocked));
@@ -335,6 +335,20 @@ fn first(blocked: Vec<Blocked>) -> Result<Blocked> {
             "the store refused a request without saying why",
         )
     })
+}
+
+/// Refuses to wait for more units than a name has: waiting does not make them more.
+fn worth_waiting(shared: &Shared, blocked: Blocked) -> Result<Blocked> {
+    if blocked.by != BlockedBy::Capacity {
+        return Ok(blocked);
+    }
+    Err(Error::new(
+        ErrorKind::NotAcquired,
+        "more units were asked for than there are",
+    )
+    .during("acquire", shared.scheme())
+    .with_name(&blocked.name.clone())
+    .with_blocked(blocked))
 }
 
 /// Resolves at the deadline with `Ok`, on cancellation with an error, and never if there is neither.

@@ -122,6 +122,7 @@ impl Memory {
             micros.max(last_token + 1)
         };
         Env {
+            watched: self.inboxes.watches_names(),
             now: Timestamp::from_millis(micros / 1000),
             next_token: Token::new(floor),
         }

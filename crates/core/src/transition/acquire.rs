@@ -58,7 +58,7 @@ fn decide(
     match (request.queue, records) {
         (Some(queue), [record]) if blocked[0].by != BlockedBy::Capacity => {
             let queued = enqueue(record, request, queue, blocked.remove(0), env)?;
-            Ok(Acquired::Queued(queued))
+            Ok(Acquired::Queued(Box::new(queued)))
         }
         (_, records) => {
             for record in records {

@@ -35,6 +35,8 @@ pub struct Env {
     pub now: Timestamp,
     /// The next token the store may give; moved on as tokens are given.
     pub next_token: Token,
+    /// Whether anybody watches names; if not, changes need not be told.
+    pub watched: bool,
 }
 
 impl Env {
@@ -62,7 +64,7 @@ pub struct Step<T> {
 }
 
 /// The events of one step, in order.
-pub type Events = SmallVec<[Routed; 1]>;
+pub type Events = Vec<Routed>;
 
 /// An event and where it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,13 +195,14 @@ fn touch(record: &mut Record, env: &Env) {
     };
 }
 
-fn changed(record: &Record) -> Routed {
-    Routed {
-        to: None,
-        event: Event {
+/// Tells those who watch the name that it may have become free, or that its text has changed.
+fn tell_change(record: &Record, env: &Env, events: &mut Events) {
+    if env.watched {
+        let event = Event {
             name: record.name.clone(),
             what: What::Changed,
-        },
+        };
+        events.push(Routed { to: None, event });
     }
 }
 

@@ -3,7 +3,7 @@
 use super::acquire::{describe, lease};
 use super::release::not_held;
 use super::settle::{end_of, remember, settle};
-use super::{Env, Events, Step, changed, touch};
+use super::{Env, Events, Step, tell_change, touch};
 use crate::backend::outcome::Queued;
 use crate::backend::{Blocked, BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
 use crate::clock::Timestamp;
@@ -56,7 +56,7 @@ fn renew_grant(record: &mut Record, item: &RenewItem, env: &Env, events: &mut Ev
     let text_changed = item.metadata.is_some() && grant.metadata != item.metadata;
     if text_changed {
         grant.metadata = item.metadata.clone();
-        events.push(changed(record));
+        tell_change(record, env, events);
     }
     touch(record, env);
     Renewed::Renewed(lease(record, token, expires_at, env.now))
@@ -125,12 +125,12 @@ fn renew_ticket(record: &mut Record, item: &RenewItem, env: &Env, events: &mut E
         waiting: record.tickets.len() - 1,
         ..describe(record, BlockedBy::Queue, limit, env.now)
     };
-    Renewed::Queued(Queued {
+    Renewed::Queued(Box::new(Queued {
         position,
         ttl: expires_at.since(env.now),
         expires_at,
         blocked,
-    })
+    }))
 }
 
 fn missing(record: &Record, item: &RenewItem) -> Renewed {

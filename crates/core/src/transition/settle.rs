@@ -1,6 +1,6 @@
 //! What time does: leases and tickets that have run out leave, and the next in line moves up.
 
-use super::{Env, Events, Routed, changed, touch};
+use super::{Env, Events, Routed, tell_change, touch};
 use crate::backend::{BlockedBy, Event, What};
 use crate::clock::Timestamp;
 use crate::lease::{Kind, Lease, Mode, Units};
@@ -94,7 +94,7 @@ pub(super) fn move_up(record: &mut Record, env: &mut Env, events: &mut Events) {
     }
     if record.tickets.is_empty() {
         record.tickets.trim();
-        events.push(changed(record));
+        tell_change(record, env, events);
     }
 }
 

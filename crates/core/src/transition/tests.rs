@@ -18,6 +18,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let env = Env {
+            watched: true,
             now: Timestamp::from_millis(10_000),
             next_token: Token::new(1),
         };

@@ -314,14 +314,14 @@ impl View {
                 let blocked = blocked.into_iter().map(|blocked| self.blocked_out(blocked));
                 Acquired::Held(blocked.collect::<Result<_>>()?)
             }
-            Acquired::Queued(queued) => Acquired::Queued(self.queued_out(queued)?),
+            Acquired::Queued(queued) => Acquired::Queued(Box::new(self.queued_out(*queued)?)),
         })
     }
 
     fn renewed_out(&self, renewed: Renewed) -> Result<Renewed> {
         Ok(match renewed {
             Renewed::Renewed(lease) => Renewed::Renewed(self.lease_out(lease)?),
-            Renewed::Queued(queued) => Renewed::Queued(self.queued_out(queued)?),
+            Renewed::Queued(queued) => Renewed::Queued(Box::new(self.queued_out(*queued)?)),
             Renewed::Changed(lease) => Renewed::Changed(self.lease_out(lease)?),
             Renewed::NotHeld(why) => Renewed::NotHeld(why),
         })

@@ -12,11 +12,12 @@ use leasehold_core::memory::Memory;
 use leasehold_core::record_store::{Change, Committed, Loaded, RETENTION, RecordStore, Seen};
 use leasehold_core::transition::Env;
 use leasehold_core::{
-    Backend, Clock, Description, Error, ErrorKind, ManualClock, Name, Record, Result, Timestamp,
-    Token,
+    Backend, Clock, Description, Error, ErrorKind, ExpiryClock, ManualClock, Name, Record, Result,
+    Timestamp, Token,
 };
 
-/// Records in a map, compared by version on commit. Conflicts come at random, from a seed.
+/// Records in a map, compared by version on commit. Leases run out by the wall reading of its clock. Conflicts come at
+/// random, from a seed.
 #[derive(Debug)]
 pub(crate) struct CasStore {
     clock: ManualClock,
@@ -45,11 +46,13 @@ impl CasStore {
             seed: 0x5eed,
             corrupt: None,
         };
+        let mut description = Memory::new().describe().clone();
+        description.guarantees.expiry_clock = ExpiryClock::StoreWall;
         Self {
             clock: clock.clone(),
             table: Mutex::new(table),
             inboxes: Arc::default(),
-            description: Memory::new().describe().clone(),
+            description,
             commits: AtomicUsize::new(0),
             conflicts,
         }
@@ -103,6 +106,7 @@ impl RecordStore for CasStore {
             stamp: stamp.collect(),
             records,
             env: Env {
+                watched: true,
                 now: self.now(),
                 next_token: table.next_token,
             },
