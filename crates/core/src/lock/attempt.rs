@@ -50,7 +50,8 @@ impl<'a> Attempt<'a> {
         let answer = if together {
             self.shared.backend.acquire(&self.request).await
         } else {
-            self.ask_one_by_one().await
+            // Boxed, so that the rest need not carry the room for it around.
+            Box::pin(self.ask_one_by_one()).await
         };
         match &answer {
             // A refusal without a wish to be queued has also given up the place in the queue.

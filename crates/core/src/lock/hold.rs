@@ -135,7 +135,7 @@ pub(super) struct Hold {
     deadline: AtomicU64,
     next_renewal: AtomicU64,
     expires_at: AtomicU64,
-    cause: OnceLock<LostCause>,
+    cause: OnceLock<Box<LostCause>>,
     changed: Notify,
     /// Whether anybody ever waited for a change; nobody is notified otherwise.
     watched: AtomicBool,
@@ -277,7 +277,9 @@ impl Hold {
     }
 
     fn cause(&self) -> LostCause {
-        self.cause.get().cloned().unwrap_or(LostCause::Expired)
+        self.cause
+            .get()
+            .map_or(LostCause::Expired, |cause| (**cause).clone())
     }
 
     fn is_marked_at_risk(&self) -> bool {
@@ -351,7 +353,7 @@ impl Hold {
             .phase
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
                 (phase < limit).then(|| {
-                    self.cause.get_or_init(|| cause.clone());
+                    self.cause.get_or_init(|| Box::new(cause.clone()));
                     LOST
                 })
             });

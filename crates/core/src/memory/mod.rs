@@ -95,8 +95,12 @@ impl Memory {
 
     /// Unix microseconds on a clock that never steps.
     fn micros(&self) -> u64 {
-        let since = self.clock.now().since(self.origin.0).as_nanos() / 1000;
-        self.origin.1 + u64::try_from(since).unwrap_or(u64::MAX / 2)
+        let since = self
+            .clock
+            .now()
+            .as_nanos()
+            .saturating_sub(self.origin.0.as_nanos());
+        self.origin.1 + since / 1000
     }
 
     fn now(&self) -> Timestamp {
