@@ -25,7 +25,7 @@ pub struct Inboxes {
 
 #[derive(Debug, Default)]
 struct Table {
-    inboxes: HashMap<InboxId, Watched>,
+    inboxes: HashMap<InboxId, Watched, NameHash>,
     names: HashMap<Name, SmallVec<[Watched; 1]>, NameHash>,
 }
 

@@ -209,8 +209,15 @@ impl Line {
             let Some(queue) = shard.get_mut(name) else {
                 return;
             };
-            queue.pending.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
-            queue.active.retain(|slot| !Arc::ptr_eq(slot, &place.slot));
+            // Whoever was served stood in front; only those who give up have to be looked for.
+            match queue
+                .active
+                .iter()
+                .position(|slot| Arc::ptr_eq(slot, &place.slot))
+            {
+                Some(at) => drop(queue.active.remove(at)),
+                None => queue.pending.retain(|slot| !Arc::ptr_eq(slot, &place.slot)),
+            }
             let next = if queue.active.is_empty() {
                 queue.pending.pop_front()
             } else {

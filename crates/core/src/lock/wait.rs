@@ -33,6 +33,12 @@ pub(super) struct Patience<'a> {
     pub(super) cancel: Option<&'a CancellationToken>,
 }
 
+impl Patience<'_> {
+    fn is_endless(&self) -> bool {
+        self.deadline.is_none() && self.cancel.is_none()
+    }
+}
+
 /// Takes the names now, or says who has them.
 pub(super) async fn try_now(
     shared: &Arc<Shared>,
@@ -272,6 +278,11 @@ impl Waiter<'_> {
         } else {
             Some(recheck)
         };
+        if timer.is_none() && self.patience.is_endless() {
+            let signal = self.place.signal().await;
+            self.shared.refuse_if_closed()?;
+            return Ok(Pause::Signal(signal));
+        }
         let pause = tokio::select! {
             biased;
             signal = self.place.signal() => Ok(Pause::Signal(signal)),
