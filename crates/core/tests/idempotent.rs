@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use leasehold_core::lock::{Answer, IdempotentError, RunError};
 use leasehold_core::memory::Memory;
-use leasehold_core::{Backend, Clock, Error, ErrorKind, Locks, ManualClock, Name};
+use leasehold_core::{Backend, Clock, Effect, Error, ErrorKind, Locks, ManualClock, Name};
 
+use common_world::troubled::{Trouble, World as TroubledWorld};
 use common_world::{TTL, builder, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -420,4 +421,60 @@ async fn bad_input_is_named_before_any_work_is_done() {
         };
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
+}
+
+/// The work is done and its result stored, but nobody learns of the latter: it is not done a second time, neither if the
+/// store answers again nor if it never does.
+#[tokio::test]
+async fn work_whose_result_was_stored_unseen_is_not_done_again() {
+    for replies_lost in [1, 10_000] {
+        let world = TroubledWorld::new();
+        world
+            .store
+            .plan("renew", &vec![Trouble::ReplyLost; replies_lost]);
+        let runs = Arc::new(AtomicUsize::new(0));
+        let call = || {
+            let (once, runs) = (world.locks.idempotent("1"), runs.clone());
+            tokio::spawn(async move {
+                once.run(|_| async move {
+                    Ok::<_, &str>(format!("run {}", runs.fetch_add(1, Ordering::SeqCst)))
+                })
+                .await
+            })
+        };
+        let first = call();
+        world.pass(2 * TTL).await;
+        match first.await.unwrap() {
+            Ok(found) => assert_eq!((replies_lost, found), (1, answer("run 0", true))),
+            Err(IdempotentError::NotStored { value, .. }) => {
+                assert_eq!((replies_lost, &*value), (10_000, "run 0"))
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        let second = call();
+        world.pass(TTL).await;
+        assert_eq!(second.await.unwrap().unwrap(), answer("run 0", false));
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// A store that hangs while the result is to be stored does not hang its caller for ever.
+#[tokio::test]
+async fn a_result_that_cannot_be_stored_is_returned_with_the_loss_of_the_lock() {
+    let world = TroubledWorld::new();
+    world.store.always("renew", Trouble::Hangs);
+    let call = tokio::spawn({
+        let once = world.locks.idempotent("1");
+        async move {
+            once.run(|_| async { Ok::<_, &str>("done".to_owned()) })
+                .await
+        }
+    });
+    world.pass(2 * TTL).await;
+    let outcome = call.await.unwrap();
+    assert!(
+        matches!(&outcome, Err(IdempotentError::NotStored { value, error })
+            if value == "done" && error.effect() == Effect::Unknown),
+        "{outcome:?}"
+    );
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::deadline::deadline;
 use super::hold::Granted;
 use super::keeper::Withdrawal;
-use super::shared::Shared;
+use super::shared::{Shared, unanswered};
 use crate::backend::{Acquire, Acquired, Names, Withdraw};
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -102,6 +102,9 @@ impl<'a> Attempt<'a> {
 
     /// Turns a grant into something to hold, unless it came too late to be believed in.
     pub(super) fn granted(mut self, leases: smallvec::SmallVec<[Lease; 1]>) -> Result<Granted> {
+        if leases.len() != self.request.names.as_slice().len() {
+            return Err(unanswered());
+        }
         let ttl = leases
             .iter()
             .map(|lease| lease.ttl)

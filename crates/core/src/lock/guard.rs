@@ -13,6 +13,7 @@ use super::hold::{Hold, LostCause, State};
 use super::keeper::Withdrawal;
 use super::renew;
 use super::scope::Scope;
+use super::shared::unanswered;
 use crate::backend::{Names, Release, Released};
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -206,11 +207,7 @@ impl Guard {
         match (renew::settle(hold, answers, t0, t0), failure) {
             (Some(Ok(())), _) => Ok(()),
             (Some(Err(cause)), _) => Err(lost(self.name(), cause)),
-            (None, Some(error)) => Err(error),
-            (None, None) => Err(Error::new(
-                ErrorKind::Internal,
-                "the store did not answer for every name",
-            )),
+            (None, failure) => Err(failure.unwrap_or_else(unanswered)),
         }
     }
 
@@ -291,7 +288,15 @@ impl Guard {
         let known = hold.known_loss().map(|cause| (hold.name().clone(), cause));
         hold.begin_release();
         // Apart from that the store's answer counts, not our own deadline: a lease it could still end was ours to the end.
-        let outcome = match release(hold).await {
+        let answers = release(hold).await.and_then(|answers| {
+            let complete = answers.len() == hold.leases.len();
+            if complete {
+                Ok(answers)
+            } else {
+                Err(unanswered())
+            }
+        });
+        let outcome = match answers {
             Ok(answers) => first_loss(hold, &answers).or(known),
             Err(error) => {
                 // Its share is not gone yet: dropping the guard leaves the rest to the background.

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::guard::{Guard, Held};
+use super::guard::{Guard, Held, lost};
 use super::handle::Lock;
 use super::line::Place;
 use super::run::RunError;
 use super::shared::Shared;
 use crate::backend::{Acquired, Blocked, Renewed, Watch};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::{Metadata, Ttl};
 
 /// How long a result is kept unless told otherwise.
 const DEFAULT_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+/// The wait before a result that could not be stored is stored again.
+const RETRY_STORE: Duration = Duration::from_millis(50);
 /// The wait before asking again where nothing better is known.
 const LONGEST_RECHECK: Duration = Duration::from_secs(5);
 /// Marks free text that is a result, as opposed to that of a lock somebody works under.
@@ -227,18 +229,51 @@ where
         }
     };
     match done {
-        Ok(value) => match store(&guard, keep, &value).await {
+        Ok(value) => match store_while_held(&guard, keep, &value).await {
             Ok(()) => {
                 guard.forget();
                 Ok(Answer { value, fresh: true })
             }
-            Err(error) => Err(IdempotentError::NotStored { value, error }),
+            Err(error) => {
+                // The result may be there after all: giving the lock back would take it away, and the work with it.
+                if error.effect() == Effect::Unknown {
+                    guard.forget();
+                }
+                Err(IdempotentError::NotStored { value, error })
+            }
         },
         Err(error) => {
             // What the work said matters more than trouble with the release, which the background finishes.
             let _ = guard.release_any().await;
             Err(error)
         }
+    }
+}
+
+/// Stores the result, trying again as long as the lock is ours: the work is done and must not be done twice.
+async fn store_while_held(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
+    let clock = guard.hold().shared.clock.clone();
+    let mut in_doubt = false;
+    loop {
+        let stored = tokio::select! {
+            biased;
+            stored = store(guard, keep, value) => stored,
+            cause = guard.lost() => Err(lost(guard.name(), cause).with_effect(Effect::Unknown)),
+        };
+        let Err(error) = stored else {
+            return Ok(());
+        };
+        in_doubt |= error.effect() == Effect::Unknown;
+        let again = clock.now().after(RETRY_STORE);
+        if !error.is_retryable() || again >= guard.hold().deadline() {
+            let effect = if in_doubt {
+                Effect::Unknown
+            } else {
+                Effect::None
+            };
+            return Err(error.with_effect(effect));
+        }
+        clock.sleep_until(again).await;
     }
 }
 
@@ -251,10 +286,7 @@ async fn store(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
         match answer? {
             Renewed::Renewed(_) => {}
             Renewed::NotHeld(not_held) => {
-                return Err(super::guard::lost(
-                    guard.name(),
-                    guard.hold().why_not_held(&not_held),
-                ));
+                return Err(lost(guard.name(), guard.hold().why_not_held(&not_held)));
             }
             _ => {
                 return Err(Error::new(

@@ -245,6 +245,7 @@ impl Task {
                 if !swept.more {
                     break;
                 }
+                tokio::task::yield_now().await;
             }
         });
     }
@@ -277,24 +278,27 @@ fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Due>) -> 
     (hold.renew_every.is_some() || hooked).then(|| next_look(hold, now))
 }
 
-/// Gives something back, trying until the store answers or has ended it by itself.
+/// Gives something back, trying until the store answers or has ended it by itself; a store that never answers is not
+/// waited for any longer than that.
 async fn withdraw(
     backend: Arc<dyn crate::Backend>,
     clock: Arc<dyn crate::Clock>,
     withdrawal: Withdrawal,
 ) {
     let requests = withdrawal_requests(&*backend, &withdrawal);
-    loop {
-        match withdraw_all(&*backend, &requests).await {
-            Ok(_) => return,
-            Err(error) if !error.is_retryable() && error.effect() == Effect::None => return,
-            Err(_) => {}
+    let ended_by_itself = clock.sleep_until(withdrawal.until);
+    let given_back = async {
+        while let Err(error) = withdraw_all(&*backend, &requests).await {
+            if !error.is_retryable() && error.effect() == Effect::None {
+                return;
+            }
+            clock.sleep_until(clock.now().after(RETRY_WITHDRAWAL)).await;
         }
-        let again = clock.now().after(RETRY_WITHDRAWAL);
-        if again >= withdrawal.until {
-            return;
-        }
-        clock.sleep_until(again).await;
+    };
+    tokio::select! {
+        biased;
+        () = given_back => {}
+        () = ended_by_itself => {}
     }
 }
 

@@ -9,7 +9,7 @@ use super::guard::withdraw_in_background;
 use super::handle::{Lock, Renewal, Spec};
 use super::hold::LostCause;
 use super::idempotent::Idempotent;
-use super::shared::Shared;
+use super::shared::{Shared, unanswered};
 use crate::backend::{
     Backend, Holding, IntoStore, List, Names, Page, Release, Released, SetCapacity, Sweep, Swept,
 };
@@ -241,7 +241,8 @@ impl Locks {
         let answers = self.shared.backend.release(&request).await?;
         let ended = match answers.into_iter().next() {
             Some(Released::Forced(holdings)) => holdings,
-            _ => Vec::new(),
+            Some(_) => Vec::new(),
+            None => return Err(unanswered()),
         };
         self.shared.emit(|| LockEvent::Forced {
             name: &name,

@@ -171,10 +171,11 @@ impl Shared {
     }
 }
 
-fn unanswered() -> Error {
+/// What a store did wrong that gave fewer or more answers than it was asked for.
+pub(super) fn unanswered() -> Error {
     Error::new(
         ErrorKind::Internal,
-        "the store did not answer for every lease",
+        "the store did not answer for every name",
     )
     .with_effect(Effect::Unknown)
 }

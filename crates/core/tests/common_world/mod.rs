@@ -1,5 +1,8 @@
 //! What the tests of the lock layer on a manual clock share.
 
+#[allow(dead_code, reason = "not every test binary needs a store in trouble")]
+pub(crate) mod troubled;
+
 use std::sync::Arc;
 use std::time::Duration;
 
