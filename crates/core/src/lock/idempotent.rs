@@ -48,7 +48,9 @@ pub enum IdempotentError<E> {
     Body(E),
     /// The lock could not be had, or was lost on the way.
     Lock(RunError),
-    /// The work was done, but its result could not be stored: another caller may do it again.
+    /// The work was done, but its result could not be stored: another caller may do it again. If it is
+    /// [unknown](Effect::Unknown) whether it was stored, the lock is left to run out, so that a result that is there
+    /// stays there.
     NotStored {
         /// The result.
         value: String,
