@@ -1,7 +1,5 @@
 //! One shard of the memory store: its records, their books, and the hand that tidies up in passing.
 
-use std::time::Duration;
-
 use indexmap::IndexMap;
 
 use crate::backend::Swept;
@@ -9,11 +7,10 @@ use crate::clock::Timestamp;
 use crate::lease::Token;
 use crate::name::{Name, NameHash};
 use crate::record::Record;
+use crate::record_store::RETENTION;
 use crate::seeded::{Bug, planted};
 use crate::transition::{self, Env, Events, Step};
 
-/// How long an ended record is remembered.
-const RETENTION: Duration = Duration::from_secs(60);
 /// Ended records a shard may always keep; beyond that only as many as it has live ones.
 const IDLE_ALLOWANCE: usize = 1024;
 
