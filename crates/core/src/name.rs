@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// The longest namespace, in bytes of UTF-8.
 pub const MAX_NAMESPACE_BYTES: usize = 255;
 /// The longest key, in bytes of UTF-8.
-pub const MAX_KEY_BYTES: usize = 3072;
+pub const MAX_KEY_BYTES: usize = 3328;
 
 /// What a lease is for: a namespace and a key inside it.
 ///
@@ -295,9 +295,9 @@ mod tests {
         let text = |r: Result<Name>| r.unwrap_err().to_string();
         assert!(text(Name::new("", "k")).contains("namespace is empty; it needs 1 to 255 bytes"));
         assert!(text(Name::new("n", "")).contains("key is empty"));
-        assert!(text(Name::new("n", &"k".repeat(3073))).contains("3073 bytes; at most 3072"));
+        assert!(text(Name::new("n", &"k".repeat(3329))).contains("3329 bytes; at most 3328"));
         assert!(text(Name::new("n\0", "k")).contains("NUL"));
-        assert!(Name::new(&"n".repeat(255), &"k".repeat(3072)).is_ok());
+        assert!(Name::new(&"n".repeat(255), &"k".repeat(3328)).is_ok());
     }
 
     #[test]

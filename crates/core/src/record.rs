@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::backend::{Holding, InboxId};
+use crate::backend::{Expired, Holding, InboxId};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{HolderDigest, Owner};
 use crate::lease::{Kind, Metadata, Mode, Token, Units};
 use crate::name::Name;
 use crate::rare::Rare;
+use crate::transition::run_out;
 
 /// The version of the stored form of a [`Record`]. Records of any other version are refused.
 pub const RECORD_SCHEMA: u16 = 1;
@@ -29,7 +30,7 @@ pub struct Record {
     /// What the current grants, tickets and claims are used as.
     pub kind: Kind,
     /// The units of this name if somebody set them; otherwise each request brings its own limit.
-    pub capacity: Option<Units>,
+    pub capacity: Option<u32>,
     /// Changes with every change of the record and never comes back.
     pub version: u64,
     /// The largest token ever granted for this name that the store remembers.
@@ -85,7 +86,7 @@ pub struct Ticket {
     /// How many units are asked for.
     pub units: Units,
     /// The limit the request brought along.
-    pub limit: Units,
+    pub limit: u32,
     /// What the name would be used as.
     pub kind: Kind,
     /// Quarantine in milliseconds if the grant ends by running out.
@@ -203,19 +204,11 @@ impl Record {
             .sum()
     }
 
-    /// What an onlooker sees at `now`: nothing that has run out, and no secrets.
+    /// What an onlooker sees at `now`: of what has run out only how it ended, and no secrets.
     #[must_use]
     pub fn seen_at(&self, now: Timestamp) -> Self {
         let mut seen = self.clone();
-        let delays = self
-            .grants
-            .iter()
-            .filter(|grant| grant.expires_at <= now)
-            .filter_map(Grant::quarantine);
-        seen.quarantined_until = delays.chain(self.quarantined_until).max();
-        seen.grants.retain(|grant| grant.expires_at > now);
-        seen.tickets.retain(|ticket| ticket.expires_at > now);
-        seen.quarantined_until = seen.quarantined_until.filter(|until| *until > now);
+        run_out(&mut seen, now);
         seen
     }
 
@@ -230,6 +223,17 @@ impl Record {
         let grants = self.grants.iter().map(|grant| grant.expires_at);
         let tickets = self.tickets.iter().map(|ticket| ticket.expires_at);
         grants.chain(tickets).chain(self.quarantined_until).min()
+    }
+
+    /// The grants that have run out by `now` and that nobody has settled yet.
+    pub fn run_out(&self, now: Timestamp) -> impl Iterator<Item = Expired> {
+        self.grants
+            .iter()
+            .filter(move |grant| grant.expires_at <= now)
+            .map(|grant| Expired {
+                name: self.name.clone(),
+                holding: Holding::of(self.kind, grant),
+            })
     }
 
     /// The grant others run into first: the one that ends last.

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use smallvec::SmallVec;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Expired, Inbox, List, Page,
+    Release, Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -58,8 +58,9 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// given; any that do not match may be among them. An empty page has no more.
     async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>>;
 
-    /// Names of at most `limit` records that are [due](Record::due_at) by the store's clock.
-    async fn due(&self, limit: usize) -> Result<Vec<Name>>;
+    /// Names of at most `limit` records that are [due](Record::due_at) by the store's clock and that the sweep
+    /// [covers](Sweep::covers).
+    async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>>;
 
     /// As [`Backend::watch`].
     async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch>;
@@ -203,6 +204,18 @@ impl<S: RecordStore> RecordBackend<S> {
         })
     }
 
+    /// What a sweep would find at a name.
+    async fn peek(&self, name: &Name) -> Result<Tended> {
+        let seen = self.store.read(name).await;
+        let Seen { what, now } = seen
+            .map_err(|error| in_context(error, "sweep", self.store.describe().scheme, &[name]))?;
+        Ok(Tended {
+            expired: what.iter().flat_map(|record| record.run_out(now)).collect(),
+            settled: Settled::default(),
+            forgotten: false,
+        })
+    }
+
     async fn renew_together(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
         let mut names: Vec<&Name> = request.items.iter().map(|item| &item.name).collect();
         names.sort_unstable();
@@ -267,12 +280,14 @@ fn check_loaded(names: &[&Name], records: &[Record]) -> Result<()> {
 /// What a sweep did to one record.
 #[derive(Debug)]
 struct Tended {
+    expired: Vec<Expired>,
     settled: Settled,
     forgotten: bool,
 }
 
 fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
     let mut events = Events::new();
+    let expired = record.run_out(env.now).collect();
     let settled = transition::settle(record, env, &mut events);
     let known = record.version != 0;
     let forgotten =
@@ -280,7 +295,11 @@ fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
     if forgotten {
         forget(record, env);
     }
-    let outcome = Ok(Tended { settled, forgotten });
+    let outcome = Ok(Tended {
+        expired,
+        settled,
+        forgotten,
+    });
     Step { outcome, events }
 }
 
@@ -293,12 +312,10 @@ fn forget(record: &mut Record, env: &mut Env) {
 }
 
 impl Swept {
-    fn count(&mut self, name: Name, tended: &Tended) {
+    fn count(&mut self, tended: Tended) {
         self.tickets += tended.settled.tickets;
         self.forgotten += usize::from(tended.forgotten);
-        if tended.settled.expired > 0 {
-            self.expired.push(name);
-        }
+        self.expired.extend(tended.expired);
     }
 }
 
@@ -395,7 +412,10 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
 
     async fn sweep(&self, request: &Sweep) -> Result<Swept> {
         let scheme = self.store.describe().scheme;
-        let due = self.store.due(request.limit.saturating_add(1)).await;
+        let due = self
+            .store
+            .due(request, request.limit.saturating_add(1))
+            .await;
         let due = due.map_err(|error| error.during("sweep", scheme))?;
         let mut swept = Swept {
             more: due.len() > request.limit,
@@ -405,9 +425,14 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
         let mut tended = 0_usize;
         for name in due.into_iter().take(request.limit) {
             let step = |records: &mut [Record], env: &mut Env| tend(&mut records[0], env);
-            match self.run("sweep", &[&name], step).await {
+            let done = if request.dry_run {
+                self.peek(&name).await
+            } else {
+                self.run("sweep", &[&name], step).await
+            };
+            match done {
                 Ok(done) => {
-                    swept.count(name, &done);
+                    swept.count(done);
                     tended += 1;
                 }
                 // One bad record must not keep the others from being swept; a store that is down does.

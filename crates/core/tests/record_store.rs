@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Event, Inbox, List, Names, Release, Released, Renew,
-    RenewItem, Renewed, SetCapacity, Status, Sweep, What,
+    RenewItem, Renewed, SetCapacity, Status, Sweep, Swept, What,
 };
 use leasehold_core::record_store::{RETENTION, RecordBackend};
 use leasehold_core::{
@@ -29,6 +29,10 @@ fn store() -> (ManualClock, Store) {
 
 fn name(key: &str) -> Name {
     Name::new("n", key).unwrap()
+}
+
+fn names(swept: &Swept) -> Vec<Name> {
+    swept.expired.iter().map(|e| e.name.clone()).collect()
 }
 
 fn ttl(secs: u64) -> Ttl {
@@ -264,7 +268,7 @@ async fn a_sweep_settles_then_forgets_and_nothing_comes_back() {
     }
     clock.advance(Duration::from_secs(30));
     let swept = store.sweep(&Sweep::default()).await.unwrap();
-    assert_eq!((swept.expired, swept.forgotten), (vec![k.clone()], 0));
+    assert_eq!((names(&swept), swept.forgotten), (vec![k.clone()], 0));
     let version = store.get(&k).await.unwrap().unwrap().version;
     let again = store.sweep(&Sweep::default()).await.unwrap();
     assert!(again.expired.is_empty() && !again.more);
@@ -285,11 +289,11 @@ async fn a_sweep_stops_at_its_limit_and_passes_by_a_bad_record() {
     }
     store.store().table.lock().unwrap().corrupt = Some(name("a"));
     clock.advance(Duration::from_secs(31));
-    let swept = store.sweep(&Sweep { limit: 2 }).await.unwrap();
-    assert_eq!((swept.expired, swept.more), (vec![name("b")], true));
-    let swept = store.sweep(&Sweep { limit: 2 }).await.unwrap();
-    assert_eq!((swept.expired, swept.more), (vec![name("c")], true));
-    let error = store.sweep(&Sweep { limit: 2 }).await.unwrap_err();
+    let swept = store.sweep(&Sweep::all(2)).await.unwrap();
+    assert_eq!((names(&swept), swept.more), (vec![name("b")], true));
+    let swept = store.sweep(&Sweep::all(2)).await.unwrap();
+    assert_eq!((names(&swept), swept.more), (vec![name("c")], true));
+    let error = store.sweep(&Sweep::all(2)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
@@ -346,7 +350,7 @@ async fn a_capacity_is_checked_against_the_version() {
     let (_, store) = store();
     let set = |version| SetCapacity {
         name: name("k"),
-        units: Units::new(3),
+        units: Some(3),
         expect_version: Some(version),
     };
     let CapacitySet::Set(version) = store.set_capacity(&set(0)).await.unwrap() else {

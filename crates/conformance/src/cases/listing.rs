@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold_core::backend::{List, MAX_LIST, Status};
-use leasehold_core::{Kind, Owner};
+use leasehold_core::{Ending, Kind, Owner};
 
 use crate::Mailbox;
 use crate::case::{Case, case};
@@ -32,6 +32,16 @@ pub(super) fn cases() -> Vec<Case> {
             ["S10"],
             List,
             Reservations
+        ),
+        case!(
+            what_has_ended_is_listed_only_when_asked_for,
+            ["S3-12"],
+            List,
+            Reservations
+        ),
+        case!(
+            what_ran_out_is_seen_as_ended_before_anybody_swept,
+            ["S3-10"]
         ),
         case!(a_page_is_never_larger_than_asked_for, ["S15"], List),
         case!(a_list_shows_what_get_shows, ["S4-08"], List),
@@ -150,6 +160,29 @@ async fn a_list_can_be_narrowed_by_kind_entity_and_claim(s: Scene) {
     let mut entity = here(&s);
     entity.entity = Some("user-2".to_owned());
     assert_eq!(keys(&s, entity).await, ["two"]);
+}
+
+async fn what_has_ended_is_listed_only_when_asked_for(s: Scene) {
+    let a = Party::new("a");
+    let released = s.reserve(&a, &s.name("released")).await;
+    s.give_up(&a, &released).await;
+    s.take_for(&a, &s.name("ran-out"), s.brief()).await;
+    s.claim(&a, &s.name("confirmed"), "user-1").await;
+    s.outlive(s.brief()).await;
+    assert_eq!(keys(&s, here(&s)).await, ["confirmed"]);
+    let mut ended = here(&s);
+    ended.status = Some(Status::Ended);
+    assert_eq!(keys(&s, ended).await, ["ran-out", "released"]);
+}
+
+async fn what_ran_out_is_seen_as_ended_before_anybody_swept(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let lease = s.take_for(&a, &name, s.brief()).await;
+    s.outlive(s.brief()).await;
+    let record = s.record(&name).await;
+    let end = record.last_end.expect("nobody could forget it so soon");
+    assert_eq!((end.how, end.token), (Ending::Expired, lease.token));
+    assert_eq!(end.at, lease.expires_at);
 }
 
 async fn a_page_is_never_larger_than_asked_for(s: Scene) {

@@ -30,6 +30,7 @@ mod reservation;
 mod reservation_change;
 mod rule;
 mod secrecy;
+mod stock;
 mod sweep;
 mod traffic;
 mod watch;
@@ -50,6 +51,7 @@ pub(crate) fn all() -> Vec<Case> {
         queue::cases(),
         queue_order::cases(),
         quantities::cases(),
+        stock::cases(),
         reservation::cases(),
         reservation_change::cases(),
         adopt::cases(),

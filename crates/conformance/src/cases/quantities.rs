@@ -185,7 +185,7 @@ async fn a_set_capacity_beats_the_limit_of_a_request(s: Scene) {
     s.take(&Party::new("b"), &name).await;
     let greedy = s.ask(&Party::new("c"), &name).units(units(1), units(100));
     s.refuse(&greedy).await;
-    assert_eq!(s.record(&name).await.capacity, Some(units(2)));
+    assert_eq!(s.record(&name).await.capacity, Some(2));
 }
 
 async fn a_larger_capacity_moves_the_queue_up(s: Scene) {
@@ -247,10 +247,10 @@ async fn a_capacity_is_set_only_at_the_expected_version(s: Scene) {
         panic!("nobody had touched the name");
     };
     assert_eq!(s.record(&name).await.version, version);
-    request.units = Some(units(6));
+    request.units = Some(6);
     let answer = s.backend().set_capacity(&request).await.unwrap();
     assert_eq!(answer, CapacitySet::VersionChanged(version));
-    assert_eq!(s.record(&name).await.capacity, Some(units(5)));
+    assert_eq!(s.record(&name).await.capacity, Some(5));
     request.expect_version = Some(version);
     let answer = s.backend().set_capacity(&request).await.unwrap();
     assert!(matches!(answer, CapacitySet::Set(next) if next != version));

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use leasehold_core::Kind;
+use leasehold_core::backend::Sweep;
+
 use crate::Mailbox;
 use crate::case::{Case, case};
-use crate::scene::{Party, Scene};
+use crate::scene::{Party, Scene, text};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -18,6 +21,18 @@ pub(super) fn cases() -> Vec<Case> {
         case!(a_sweep_leaves_live_leases_alone, ["S0-16", "S6"]).alone(),
         case!(a_sweep_leaves_claims_alone, ["S10"], Reservations).alone(),
         case!(a_sweep_leaves_capacities_alone, ["S2-12"], Quantities).alone(),
+        case!(
+            a_dry_run_says_what_has_run_out_and_changes_nothing,
+            ["S3-11"]
+        )
+        .alone(),
+        case!(a_sweep_can_be_limited_to_one_use, ["S3-11"], Reservations).alone(),
+        case!(
+            a_sweep_tells_what_the_grant_was,
+            ["S3-11", "W3-13"],
+            Reservations
+        )
+        .alone(),
         case!(a_sweep_hands_over_to_waiters, ["L1", "L2"], Queue).alone(),
     ]
 }
@@ -27,7 +42,7 @@ async fn sweep_names(s: &Scene, limit: usize) -> BTreeSet<leasehold_core::Name> 
     let mut names = BTreeSet::new();
     loop {
         let swept = s.sweep(limit).await;
-        names.extend(swept.expired);
+        names.extend(swept.expired.into_iter().map(|expired| expired.name));
         if !swept.more {
             return names;
         }
@@ -86,6 +101,56 @@ async fn a_sweep_leaves_capacities_alone(s: Scene) {
     s.backend().set_capacity(&request).await.unwrap();
     s.sweep_all().await;
     assert_eq!(s.record(&name).await.capacity, request.units);
+}
+
+async fn a_dry_run_says_what_has_run_out_and_changes_nothing(s: Scene) {
+    s.sweep_all().await;
+    let name = s.name("k");
+    s.take_for(&Party::new("a"), &name, s.brief()).await;
+    s.outlive(s.brief()).await;
+    let dry = Sweep::all(100).dry_run();
+    for _ in 0..2 {
+        let found = s.backend().sweep(&dry).await.unwrap();
+        assert!(found.expired.iter().any(|expired| expired.name == name));
+        assert_eq!((found.tickets, found.forgotten), (0, 0));
+    }
+    assert!(sweep_names(&s, 100).await.contains(&name));
+    let found = s.backend().sweep(&dry).await.unwrap();
+    assert!(!found.expired.iter().any(|expired| expired.name == name));
+}
+
+async fn a_sweep_can_be_limited_to_one_use(s: Scene) {
+    let (lock, seat, a) = (s.name("lock"), s.name("seat"), Party::new("a"));
+    s.take_for(&a, &lock, s.brief()).await;
+    let request = s.ask_for(&a, &seat, s.brief()).kind(Kind::Reservation);
+    s.grant(&request).await;
+    s.outlive(s.brief()).await;
+    let only = Sweep::all(100).only(seat.namespace(), Kind::Reservation);
+    let elsewhere = Sweep::all(100).only("nowhere", Kind::Reservation);
+    let missed = s.backend().sweep(&elsewhere).await.unwrap();
+    assert!(missed.expired.is_empty() && !missed.more, "{missed:?}");
+    for (sweep, found) in [(only.clone().dry_run(), 1), (only.clone(), 1), (only, 0)] {
+        let swept = s.backend().sweep(&sweep).await.unwrap();
+        assert!(swept.expired.iter().all(|expired| expired.name == seat));
+        assert_eq!(swept.expired.len(), found);
+    }
+    assert!(sweep_names(&s, 100).await.contains(&lock));
+}
+
+async fn a_sweep_tells_what_the_grant_was(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let request = s.ask_for(&a, &name, s.brief()).kind(Kind::Reservation);
+    let lease = s.grant(&request.metadata(Some(text("order 7")))).await;
+    s.outlive(s.brief()).await;
+    let only = Sweep::all(100).only(name.namespace(), Kind::Reservation);
+    let swept = s.backend().sweep(&only).await.unwrap();
+    let [expired] = swept.expired.as_slice() else {
+        panic!("not one: {swept:?}");
+    };
+    let was = &expired.holding;
+    assert_eq!((was.token, was.kind), (lease.token, Kind::Reservation));
+    assert_eq!((was.expires_at, &was.owner), (lease.expires_at, &a.owner));
+    assert_eq!(was.metadata, Some(text("order 7")));
 }
 
 async fn a_sweep_hands_over_to_waiters(s: Scene) {

@@ -42,16 +42,14 @@ impl Oracle {
         step.outcome
     }
 
-    /// Settles everything; the names whose grants had run out, and how many tickets had.
+    /// Settles everything; the name of each grant that had run out, and how many tickets had.
     pub(super) fn sweep(&mut self, now: Timestamp) -> (Vec<Name>, usize) {
         let (mut expired, mut tickets) = (Vec::new(), 0);
         for at in 0..self.records.len() {
             let (mut env, mut events) = (self.env(now), Events::new());
             let mut record = self.records[at].clone();
+            expired.extend(record.run_out(now).map(|expired| expired.name));
             let settled: Settled = settle(&mut record, &mut env, &mut events);
-            if settled.expired > 0 {
-                expired.push(record.name.clone());
-            }
             tickets += settled.tickets;
             self.put(at, record);
             self.keep(env, events);

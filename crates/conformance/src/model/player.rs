@@ -134,12 +134,13 @@ impl<'a> Player<'a> {
             return Ok(());
         }
         let now = self.now();
-        let swept = self.backend.sweep(&Sweep { limit: 100 }).await;
-        let mut swept = swept.map_err(|error| failed(&error))?;
+        let swept = self.backend.sweep(&Sweep::default()).await;
+        let swept = swept.map_err(|error| failed(&error))?;
         let (mut expired, tickets) = self.oracle.sweep(now);
-        swept.expired.sort_unstable();
+        let mut found: Vec<_> = swept.expired.iter().map(|e| e.name.clone()).collect();
+        found.sort_unstable();
         expired.sort_unstable();
-        if (&swept.expired, swept.tickets) != (&expired, tickets) {
+        if (&found, swept.tickets) != (&expired, tickets) {
             return Err(format!(
                 "swept {swept:?}, not {expired:?} and {tickets} tickets"
             ));

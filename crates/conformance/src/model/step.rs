@@ -49,6 +49,7 @@ pub(crate) enum Step {
     FreeClaim {
         grant: usize,
         by: By,
+        spend: bool,
     },
     Force {
         name: usize,
@@ -70,7 +71,7 @@ pub(crate) enum Step {
     },
     SetCapacity {
         name: usize,
-        units: u32,
+        units: Option<u32>,
         expect: Expect,
     },
     /// The last request once more, as after a lost reply.
@@ -108,6 +109,8 @@ pub(crate) enum Terms {
     /// So many of three units.
     Units(u32),
     /// So many of three units, reserved.
+    Reserved(u32),
+    /// So many units, reserved, of those somebody set.
     Stock(u32),
 }
 
@@ -193,7 +196,11 @@ fn decode(op: u8, name: usize, holder: usize, grant: usize, dice: [u8; 4]) -> St
             ttl,
         },
         51..60 => Step::Release { grant, by: by(two) },
-        60..63 => Step::FreeClaim { grant, by: by(two) },
+        60..63 => Step::FreeClaim {
+            grant,
+            by: by(two),
+            spend: three % 2 == 0,
+        },
         63..66 => Step::Force {
             name,
             grant: (two % 2 == 0).then_some(grant),
@@ -211,7 +218,7 @@ fn decode(op: u8, name: usize, holder: usize, grant: usize, dice: [u8; 4]) -> St
         73..77 => Step::Withdraw { name, holder },
         77..80 => Step::SetCapacity {
             name,
-            units: u32::from(two % 5),
+            units: Some(u32::from(two % 6)).filter(|units| *units < 5),
             expect: expect(three),
         },
         80..86 => Step::Again,
@@ -227,13 +234,14 @@ fn wish(name: usize, holder: usize, dice: [u8; 4]) -> Wish {
         holder,
         ttl: length(one),
         terms: match two % 16 {
-            0..8 => Terms::Lock,
-            8..10 => Terms::Reservation,
-            10..12 => Terms::Shared,
-            12 => Terms::Units(1),
-            13 => Terms::Units(2),
-            14 => Terms::Stock(1),
-            _ => Terms::Stock(2),
+            0..7 => Terms::Lock,
+            7..9 => Terms::Reservation,
+            9..11 => Terms::Shared,
+            11 => Terms::Units(1),
+            12 => Terms::Units(2),
+            13 => Terms::Reserved(1),
+            14 => Terms::Reserved(2),
+            _ => Terms::Stock(1 + u32::from(one % 2)),
         },
         own: match three % 4 {
             0 | 1 => Own::Refresh,

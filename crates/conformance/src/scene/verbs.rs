@@ -5,7 +5,7 @@ use leasehold_core::backend::{
     Acquire, Acquired, Blocked, Confirm, Confirmed, InboxId, List, Names, Release, Released, Renew,
     RenewItem, Renewed, SetCapacity, Sweep, Swept, Withdraw, Withdrawn,
 };
-use leasehold_core::{Backend, Kind, Lease, Name, Owner, Record, Result, Token, Ttl, Units};
+use leasehold_core::{Backend, Kind, Lease, Name, Owner, Record, Result, Token, Ttl};
 
 use super::{Party, Scene};
 
@@ -189,6 +189,7 @@ impl Scene {
         Release::Claims {
             holder: party.holder.clone(),
             claims: [(lease.name.clone(), lease.token)].into_iter().collect(),
+            spend: false,
         }
     }
 
@@ -197,7 +198,7 @@ impl Scene {
     pub fn capacity(&self, name: &Name, units: Option<u32>) -> SetCapacity {
         SetCapacity {
             name: name.clone(),
-            units: units.and_then(Units::new),
+            units,
             expect_version: None,
         }
     }
@@ -238,7 +239,7 @@ impl Scene {
     /// Sweeps once.
     pub async fn sweep(&self, limit: usize) -> Swept {
         self.backend
-            .sweep(&Sweep { limit })
+            .sweep(&Sweep::all(limit))
             .await
             .expect("sweep must be answered")
     }

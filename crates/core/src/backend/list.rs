@@ -1,6 +1,6 @@
 //! Which records belong into a list: written once, for every store that filters in this process.
 
-use super::request::{List, Status};
+use super::request::{List, Status, Sweep};
 use crate::name::Name;
 use crate::record::Record;
 
@@ -49,6 +49,7 @@ impl List {
             Some(Status::Held) => !seen.grants.is_empty(),
             Some(Status::Waited) => !seen.tickets.is_empty(),
             Some(Status::Confirmed) => !seen.claims.is_empty(),
+            Some(Status::Ended) => seen.is_idle() && seen.last_end.is_some(),
         }
     }
 
@@ -58,6 +59,17 @@ impl List {
                 || seen.tickets.iter().any(|ticket| ticket.owner == *owner)
                 || seen.claims.iter().any(|claim| claim.owner == *owner)
         })
+    }
+}
+
+impl Sweep {
+    /// Whether a record is among those this sweep looks at.
+    #[must_use]
+    pub fn covers(&self, record: &Record) -> bool {
+        self.namespace
+            .as_ref()
+            .is_none_or(|namespace| *namespace == record.name.namespace())
+            && self.kind.is_none_or(|kind| record.kind == kind)
     }
 }
 

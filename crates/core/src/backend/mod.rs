@@ -14,12 +14,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use outcome::{
-    Acquired, Blocked, BlockedBy, CapacitySet, Confirmed, Holding, NotHeld, Page, Released,
-    Renewed, Swept, Withdrawn,
+    Acquired, Blocked, BlockedBy, CapacitySet, Confirmed, Expired, Holding, NotHeld, Page,
+    Released, Renewed, Swept, Withdrawn,
 };
 pub use request::{
-    Acquire, Confirm, ConfirmFrom, Heir, List, MAX_LIST, MAX_NAMES, Names, Own, Queue, Release,
-    Renew, RenewItem, RenewMode, RenewWhat, SetCapacity, Status, Sweep, Withdraw,
+    Acquire, Amount, Confirm, ConfirmFrom, Heir, List, MAX_LIST, MAX_NAMES, Names, Own, Queue,
+    Release, Renew, RenewItem, RenewMode, RenewWhat, SetCapacity, Status, Sweep, Withdraw,
 };
 pub use watch::{Event, Inbox, InboxId, Watch, What};
 

@@ -213,11 +213,20 @@ pub struct Page<T> {
     pub more: bool,
 }
 
+/// A grant that had run out when a [`Sweep`](super::Sweep) came by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expired {
+    /// Of which name.
+    pub name: Name,
+    /// What it was.
+    pub holding: Holding,
+}
+
 /// The answer to a [`Sweep`](super::Sweep).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// The names whose grants had run out.
-    pub expired: Vec<Name>,
+    /// The grants that had run out.
+    pub expired: Vec<Expired>,
     /// Dead tickets taken out.
     pub tickets: usize,
     /// Records forgotten.

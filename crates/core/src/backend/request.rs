@@ -100,8 +100,10 @@ pub struct Acquire {
     pub mode: Mode,
     /// How many units of each name.
     pub units: Units,
-    /// How many units each name has where nobody set a capacity.
-    pub limit: Units,
+    /// How many units each name has where nobody set a capacity; with zero, none are to be had there.
+    pub limit: u32,
+    /// Units and limit of each name, in their order, where they are not the same for all; see [`amount`](Self::amount).
+    pub amounts: Option<Box<[Amount]>>,
     /// What to do if this holder has the names already.
     pub own: Own,
     /// Ask for a place in the queue instead of a refusal. One name only. A refused request without this gives up the
@@ -128,7 +130,8 @@ impl Acquire {
             kind: Kind::Lock,
             mode: Mode::Exclusive,
             units: ONE_UNIT,
-            limit: ONE_UNIT,
+            limit: ONE_UNIT.get(),
+            amounts: None,
             own: Own::Refresh,
             queue: None,
             lock_delay_ms: 0,
@@ -154,8 +157,25 @@ impl Acquire {
     #[must_use]
     pub fn units(mut self, units: Units, limit: Units) -> Self {
         self.units = units;
-        self.limit = limit;
+        self.limit = limit.get();
         self
+    }
+
+    /// Asks for another amount of each name.
+    #[must_use]
+    pub fn each(mut self, amount_of: impl FnMut(&Name) -> Amount) -> Self {
+        self.amounts = Some(self.names.as_slice().iter().map(amount_of).collect());
+        self
+    }
+
+    /// What is asked for of the name at this position.
+    #[must_use]
+    pub fn amount(&self, at: usize) -> Amount {
+        let own = self.amounts.as_ref().and_then(|amounts| amounts.get(at));
+        own.copied().unwrap_or(Amount {
+            units: self.units,
+            limit: self.limit,
+        })
     }
 
     /// Says what to do if this holder has the names already.
@@ -187,6 +207,15 @@ impl Acquire {
         self.lock_delay_ms = lock_delay_millis(delay)?;
         Ok(self)
     }
+}
+
+/// How much is asked for of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Amount {
+    /// How many units.
+    pub units: Units,
+    /// How many units the name has where nobody set a capacity; with zero, none are to be had there.
+    pub limit: u32,
 }
 
 /// Checks a lock delay and turns it into milliseconds.
@@ -337,6 +366,9 @@ pub enum Release {
         holder: Holder,
         /// Which they are.
         claims: SmallVec<[(Name, Token); 1]>,
+        /// Whether their units are gone for good: a capacity that was set shrinks by as many, so that nobody else
+        /// gets them.
+        spend: bool,
     },
     /// Ends what a name has, whoever holds it.
     Force {
@@ -490,8 +522,8 @@ pub struct Withdraw {
 pub struct SetCapacity {
     /// Which name.
     pub name: Name,
-    /// How many units; `None` forgets the capacity, so that each request brings its own limit again.
-    pub units: Option<Units>,
+    /// How many units, which may be none; `None` forgets the capacity, so that each request brings its own limit again.
+    pub units: Option<u32>,
     /// The record must still have this version, if given; 0 stands for a name nobody has touched.
     pub expect_version: Option<u64>,
 }
@@ -559,17 +591,54 @@ pub enum Status {
     Waited,
     /// Something of it is confirmed.
     Confirmed,
+    /// Nothing is left but the memory of how it ended.
+    Ended,
 }
 
 /// Settles and forgets, up to a limit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sweep {
     /// Look at no more than this many records that need something done.
     pub limit: usize,
+    /// Only records of this namespace.
+    pub namespace: Option<String>,
+    /// Only records used as this.
+    pub kind: Option<Kind>,
+    /// Only say what had run out; change and forget nothing.
+    pub dry_run: bool,
+}
+
+impl Sweep {
+    /// Everything, `limit` records at a time.
+    #[must_use]
+    pub fn all(limit: usize) -> Self {
+        Self {
+            limit,
+            namespace: None,
+            kind: None,
+            dry_run: false,
+        }
+    }
+
+    /// Looks only at records of one namespace that are used as one thing.
+    #[must_use]
+    pub fn only(mut self, namespace: impl Into<String>, kind: Kind) -> Self {
+        self.namespace = Some(namespace.into());
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Changes nothing, and only says what had run out.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
 }
 
 impl Default for Sweep {
     fn default() -> Self {
-        Self { limit: 100 }
+        Self::all(100)
     }
 }

@@ -335,7 +335,7 @@ impl Lock {
         );
         request.mode = spec.mode;
         request.units = spec.units;
-        request.limit = spec.limit;
+        request.limit = spec.limit.get();
         request.lock_delay_ms = spec.lock_delay_ms;
         request.metadata.clone_from(&spec.metadata);
         Ok(request)

@@ -15,7 +15,7 @@ use crate::backend::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::Owner;
-use crate::lease::{Mode, ONE_UNIT, Ttl, Units};
+use crate::lease::{Mode, ONE_UNIT, Ttl};
 use crate::name::{Name, check_namespace};
 use crate::record::Record;
 
@@ -253,10 +253,11 @@ impl Locks {
         Ok(ended)
     }
 
-    /// Sets how many units a key has, for everybody, whatever limit they bring along; `None` forgets it again.
+    /// Sets how many units a key has, for everybody, whatever limit they bring along; zero keeps everybody out, `None`
+    /// forgets it again.
     ///
     /// # Errors
-    /// If the key is wrong, the number is zero, the store cannot count units or fails.
+    /// If the key is wrong, the store cannot count units, or fails.
     ///
     /// # Cancel safety
     /// Dropped midway, it is set or not.
@@ -267,12 +268,6 @@ impl Locks {
                 self.shared.scheme()
             )));
         }
-        let units = units
-            .map(|units| {
-                Units::new(units)
-                    .ok_or_else(|| Error::invalid("a capacity must be more than nothing"))
-            })
-            .transpose()?;
         let name = self.name(key.as_ref())?;
         let request = SetCapacity {
             name,
@@ -290,7 +285,7 @@ impl Locks {
     /// # Cancel safety
     /// Dropped midway, some of it is done.
     pub async fn sweep(&self, limit: usize) -> Result<Swept> {
-        self.shared.backend.sweep(&Sweep { limit }).await
+        self.shared.backend.sweep(&Sweep::all(limit)).await
     }
 
     /// Stops taking locks and answers everybody who waits. What is held stays held, and goes on being renewed, until

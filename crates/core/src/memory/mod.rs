@@ -300,8 +300,12 @@ impl Backend for Memory {
         for shard in 0..SHARDS {
             let mut events = Events::new();
             let mut table = self.table(shard);
+            if request.dry_run {
+                table.overdue(request, &mut left, self.now(), &mut swept);
+                continue;
+            }
             let mut env = self.env(table.last_token);
-            table.sweep(&mut left, &mut env, &mut events, &mut swept);
+            table.sweep(request, &mut left, &mut env, &mut events, &mut swept);
             drop(table);
             self.deliver(events);
         }

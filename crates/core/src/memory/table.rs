@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use crate::backend::Swept;
+use crate::backend::{Sweep, Swept};
 use crate::clock::Timestamp;
 use crate::lease::Token;
 use crate::name::{Name, NameHash};
@@ -125,9 +125,10 @@ impl Table {
         }
     }
 
-    /// Tends what is due, `left` records at most.
+    /// Tends what is due and covered, `left` records at most.
     pub(super) fn sweep(
         &mut self,
+        request: &Sweep,
         left: &mut usize,
         env: &mut Env,
         events: &mut Events,
@@ -139,7 +140,7 @@ impl Table {
         }
         let (mut at, mut earliest) = (0, u64::MAX);
         while let Some((_, entry)) = self.entries.get_index(at) {
-            if entry.due > now {
+            if entry.due > now || !request.covers(&entry.record) {
                 earliest = earliest.min(entry.due);
                 at += 1;
                 continue;
@@ -150,14 +151,34 @@ impl Table {
                 break;
             }
             *left -= 1;
+            swept.expired.extend(entry.record.run_out(env.now));
             let tended = self.tend(at, false, env, events);
             swept.tickets += tended.settled.tickets;
             swept.forgotten += usize::from(tended.forgotten);
-            if tended.settled.expired > 0 {
-                swept.expired.push(tended.name);
-            }
         }
         self.earliest_due = earliest;
+    }
+
+    /// Says what has run out, of `left` records at most, and leaves it as it is.
+    pub(super) fn overdue(
+        &self,
+        request: &Sweep,
+        left: &mut usize,
+        now: Timestamp,
+        swept: &mut Swept,
+    ) {
+        for entry in self.entries.values() {
+            let mut run_out = entry.record.run_out(now).peekable();
+            if run_out.peek().is_none() || !request.covers(&entry.record) {
+                continue;
+            }
+            if *left == 0 {
+                swept.more = true;
+                return;
+            }
+            *left -= 1;
+            swept.expired.extend(run_out);
+        }
     }
 
     /// Settles the record at `at` and forgets it if nothing but old history is left.
@@ -171,10 +192,8 @@ impl Table {
         if over {
             entry.record.last_end = None;
         }
-        let name = entry.record.name.clone();
         self.account(at, was_idle);
         Tended {
-            name,
             settled,
             forgotten: over,
         }
@@ -182,7 +201,6 @@ impl Table {
 }
 
 struct Tended {
-    name: Name,
     settled: transition::Settled,
     forgotten: bool,
 }

@@ -8,11 +8,11 @@ use super::release::leave_queue;
 use super::settle::{Wish, capacity, move_up, room_for, settle};
 use super::{Env, Events, Step, touch};
 use crate::backend::outcome::Queued;
-use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Own, Queue};
+use crate::backend::{Acquire, Acquired, Amount, Blocked, BlockedBy, Own, Queue};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::holder::HolderDigest;
-use crate::lease::{Lease, Units};
+use crate::lease::Lease;
 use crate::record::{Grant, Record, Ticket};
 
 /// Takes all names or none.
@@ -36,21 +36,23 @@ fn decide(
     events: &mut Events,
 ) -> Result<Acquired> {
     let mut blocked = Vec::new();
-    for record in records.iter() {
-        match free_for(record, request, env.now)? {
+    for (at, record) in records.iter().enumerate() {
+        let amount = request.amount(at);
+        match free_for(record, request, amount, env.now)? {
             Ok(()) => {}
             Err(by) => blocked.push(Blocked {
                 waiting: others_waiting(record, request.holder.digest()),
-                ..describe(record, by, request.limit, env.now)
+                ..describe(record, by, amount.limit, env.now)
             }),
         }
     }
     if blocked.is_empty() {
         let leases = match records {
-            [record] => SmallVec::from_buf([grant(record, request, env)]),
+            [record] => SmallVec::from_buf([grant(record, request, request.amount(0), env)]),
             records => records
                 .iter_mut()
-                .map(|record| grant(record, request, env))
+                .enumerate()
+                .map(|(at, record)| grant(record, request, request.amount(at), env))
                 .collect(),
         };
         return Ok(Acquired::Granted(leases));
@@ -85,10 +87,15 @@ fn stop_waiting(record: &mut Record, holder: HolderDigest, env: &mut Env, events
     }
 }
 
-fn free_for(record: &Record, request: &Acquire, now: Timestamp) -> Result<Result<(), BlockedBy>> {
+fn free_for(
+    record: &Record,
+    request: &Acquire,
+    amount: Amount,
+    now: Timestamp,
+) -> Result<Result<(), BlockedBy>> {
     if let Some(own) = record.grant_of(request.holder.digest()) {
         let same =
-            record.kind == request.kind && own.mode == request.mode && own.units == request.units;
+            record.kind == request.kind && own.mode == request.mode && own.units == amount.units;
         return if same {
             Ok(Ok(()))
         } else {
@@ -98,8 +105,7 @@ fn free_for(record: &Record, request: &Acquire, now: Timestamp) -> Result<Result
     let wish = Wish {
         kind: request.kind,
         mode: request.mode,
-        units: request.units,
-        limit: request.limit,
+        amount,
     };
     let room = room_for(record, wish, now);
     Ok(if room.is_ok() && !record.tickets.is_empty() {
@@ -114,7 +120,7 @@ fn other_terms(record: &Record) -> Error {
         .with_name(&record.name)
 }
 
-fn grant(record: &mut Record, request: &Acquire, env: &mut Env) -> Lease {
+fn grant(record: &mut Record, request: &Acquire, amount: Amount, env: &mut Env) -> Lease {
     let digest = request.holder.digest();
     let end = env.now.after(request.ttl.as_duration());
     if let Some(own) = record
@@ -138,7 +144,7 @@ fn grant(record: &mut Record, request: &Acquire, env: &mut Env) -> Lease {
         acquired_at: env.now,
         expires_at: end,
         mode: request.mode,
-        units: request.units,
+        units: amount.units,
         lock_delay_ms: request.lock_delay_ms,
         owner: request.owner.clone(),
         metadata: request.metadata.clone(),
@@ -212,19 +218,21 @@ fn enqueue(
 }
 
 fn is_wish_of(ticket: &Ticket, request: &Acquire) -> bool {
+    let Amount { units, limit } = request.amount(0);
     (ticket.kind, ticket.mode, ticket.units, ticket.limit)
-        == (request.kind, request.mode, request.units, request.limit)
+        == (request.kind, request.mode, units, limit)
 }
 
 fn ticket(request: &Acquire, queue: Queue, expires_at: Timestamp, now: Timestamp) -> Ticket {
+    let Amount { units, limit } = request.amount(0);
     Ticket {
         holder: request.holder.digest(),
         inbox: queue.inbox,
         since: now,
         expires_at,
         mode: request.mode,
-        units: request.units,
-        limit: request.limit,
+        units,
+        limit,
         kind: request.kind,
         lock_delay_ms: request.lock_delay_ms,
         owner: request.owner.clone(),
@@ -233,7 +241,7 @@ fn ticket(request: &Acquire, queue: Queue, expires_at: Timestamp, now: Timestamp
 }
 
 /// Says who is in the way of a request that brings this limit along.
-pub(super) fn describe(record: &Record, by: BlockedBy, limit: Units, now: Timestamp) -> Blocked {
+pub(super) fn describe(record: &Record, by: BlockedBy, limit: u32, now: Timestamp) -> Blocked {
     Blocked {
         name: record.name.clone(),
         by,

@@ -16,6 +16,7 @@ pub use acquire::acquire;
 pub use claim::{confirm, set_capacity};
 pub use release::{release, withdraw};
 pub use renew::renew;
+pub(crate) use settle::run_out;
 pub use settle::{Settled, settle};
 
 use crate::backend::{

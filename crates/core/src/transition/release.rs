@@ -5,7 +5,7 @@ use super::{Env, Events, Step, touch};
 use crate::backend::{Holding, NotHeld, Release, Released, Withdraw, Withdrawn};
 use crate::holder::HolderDigest;
 use crate::lease::Token;
-use crate::record::{End, Ending, Record};
+use crate::record::{Claim, End, Ending, Record};
 use crate::seeded::{Bug, planted};
 
 /// Ends exactly what the request names; one answer per name.
@@ -18,8 +18,12 @@ pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step
         Release::Grants { holder, grants } => each(records, grants, |record, token| {
             release_grant(record, holder.digest(), token, env, &mut events)
         }),
-        Release::Claims { holder, claims } => each(records, claims, |record, token| {
-            release_claim(record, holder.digest(), token, env, &mut events)
+        Release::Claims {
+            holder,
+            claims,
+            spend,
+        } => each(records, claims, |record, token| {
+            release_claim(record, holder.digest(), token, *spend, env, &mut events)
         }),
         Release::Force {
             token, by, reason, ..
@@ -83,15 +87,17 @@ fn release_claim(
     record: &mut Record,
     holder: HolderDigest,
     token: Token,
+    spend: bool,
     env: &mut Env,
     events: &mut Events,
 ) -> Released {
-    let before = record.claims.len();
-    record
-        .claims
-        .retain(|claim| claim.holder != holder || claim.token != token);
-    if record.claims.len() == before {
+    let named = |claim: &&Claim| claim.holder == holder && claim.token == token;
+    let Some(units) = record.claims.iter().find(named).map(|claim| claim.units) else {
         return ended_or_not_held(record, holder, token);
+    };
+    record.claims.retain(|claim| !named(&claim));
+    if let (true, Some(capacity)) = (spend, &mut record.capacity) {
+        *capacity = capacity.saturating_sub(units.get());
     }
     remember(
         record,

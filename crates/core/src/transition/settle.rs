@@ -1,9 +1,9 @@
 //! What time does: leases and tickets that have run out leave, and the next in line moves up.
 
 use super::{Env, Events, Routed, tell_change, touch};
-use crate::backend::{BlockedBy, Event, What};
+use crate::backend::{Amount, BlockedBy, Event, What};
 use crate::clock::Timestamp;
-use crate::lease::{Kind, Lease, Mode, Units};
+use crate::lease::{Kind, Lease, Mode};
 use crate::record::{End, Ending, Grant, Record, Ticket};
 
 /// What [`settle`] found.
@@ -17,19 +17,24 @@ pub struct Settled {
 
 /// Brings a record up to `env.now`. Every other step begins with this.
 pub fn settle(record: &mut Record, env: &mut Env, events: &mut Events) -> Settled {
-    let settled = Settled {
-        expired: expire_grants(record, env.now),
-        tickets: expire_tickets(record, env.now),
-    };
-    let quarantine_over = record
-        .quarantined_until
-        .is_some_and(|until| until <= env.now);
-    if quarantine_over {
-        record.quarantined_until = None;
-    }
-    if settled != Settled::default() || quarantine_over {
+    let delayed = record.quarantined_until;
+    let settled = run_out(record, env.now);
+    let delay_over = delayed.is_some() && record.quarantined_until.is_none();
+    if settled != Settled::default() || delay_over {
         touch(record, env);
         move_up(record, env, events);
+    }
+    settled
+}
+
+/// Takes out what has run out, and remembers how it ended.
+pub(crate) fn run_out(record: &mut Record, now: Timestamp) -> Settled {
+    let settled = Settled {
+        expired: expire_grants(record, now),
+        tickets: expire_tickets(record, now),
+    };
+    if record.quarantined_until.is_some_and(|until| until <= now) {
+        record.quarantined_until = None;
     }
     settled
 }
@@ -103,8 +108,10 @@ fn first_fitting(record: &mut Record, now: Timestamp) -> Option<Ticket> {
     let wish = Wish {
         kind: front.kind,
         mode: front.mode,
-        units: front.units,
-        limit: front.limit,
+        amount: Amount {
+            units: front.units,
+            limit: front.limit,
+        },
     };
     room_for(record, wish, now).ok()?;
     record.tickets.make().pop_front()
@@ -149,13 +156,12 @@ fn grant_ticket(record: &mut Record, ticket: Ticket, env: &mut Env) -> Routed {
 pub(super) struct Wish {
     pub(super) kind: Kind,
     pub(super) mode: Mode,
-    pub(super) units: Units,
-    pub(super) limit: Units,
+    pub(super) amount: Amount,
 }
 
 /// How many units a name has for somebody who brings this limit along.
-pub(super) fn capacity(record: &Record, limit: Units) -> u64 {
-    u64::from(record.capacity.unwrap_or(limit).get())
+pub(super) fn capacity(record: &Record, limit: u32) -> u64 {
+    u64::from(record.capacity.unwrap_or(limit))
 }
 
 /// Whether a wish fits beside what is there, leaving the queue aside.
@@ -181,17 +187,14 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
     if record.grants.iter().any(|grant| grant.mode == rival) {
         return Err(BlockedBy::Holder);
     }
-    if wish.mode == Mode::Exclusive && u64::from(wish.units.get()) > capacity(record, wish.limit) {
+    let units = u64::from(wish.amount.units.get());
+    let capacity = capacity(record, wish.amount.limit);
+    if wish.mode == Mode::Exclusive && units > capacity {
         return Err(BlockedBy::Capacity);
     }
     match wish.mode {
         Mode::Shared if !record.claims.is_empty() => Err(BlockedBy::Claim),
-        Mode::Exclusive
-            if record.units_taken() + u64::from(wish.units.get())
-                > capacity(record, wish.limit) =>
-        {
-            Err(occupied())
-        }
+        Mode::Exclusive if record.units_taken() + units > capacity => Err(occupied()),
         _ => Ok(()),
     }
 }

@@ -25,7 +25,7 @@ const SEPARATOR: char = ':';
 /// Stores behind different prefixes never see each other's names. What is left of the room for a namespace is
 /// [`MAX_NAMESPACE_BYTES`] less the prefix and its colon.
 ///
-/// [`sweep`](Backend::sweep) is passed on as it is: it settles the whole store, and counts what it did there. Only the
+/// A [`sweep`](Backend::sweep) without a namespace settles the whole store, and counts what it did there. Only the
 /// names it reports are limited to this prefix. An [`Inbox`] belongs to one view of a store: use another one for
 /// another prefix.
 #[derive(Debug)]
@@ -166,13 +166,15 @@ impl<B: Backend> Backend for Prefix<B> {
     }
 
     async fn sweep(&self, request: &Sweep) -> Result<Swept> {
-        let answer = self.inner.sweep(request).await;
+        let answer = self.inner.sweep(&self.view.sweep_in(request)?).await;
         let mut swept = answer.map_err(|error| self.view.error_out(error))?;
-        swept.expired = swept
-            .expired
-            .iter()
-            .filter_map(|name| self.view.strip(name))
-            .collect();
+        swept.expired.retain_mut(|expired| {
+            let name = self.view.strip(&expired.name);
+            name.is_some_and(|name| {
+                expired.name = name;
+                true
+            })
+        });
         Ok(swept)
     }
 
@@ -237,9 +239,14 @@ impl View {
                 holder: holder.clone(),
                 grants: self.items_in(grants)?,
             },
-            Release::Claims { holder, claims } => Release::Claims {
+            Release::Claims {
+                holder,
+                claims,
+                spend,
+            } => Release::Claims {
                 holder: holder.clone(),
                 claims: self.items_in(claims)?,
+                spend: *spend,
             },
             Release::Force {
                 name,
@@ -262,6 +269,14 @@ impl View {
             namespace: namespace.map(|n| self.namespace_in(n)).transpose()?,
             namespace_prefix: self.namespace_in(&request.namespace_prefix)?,
             after: after.map(|name| self.name_in(name)).transpose()?,
+            ..request.clone()
+        })
+    }
+
+    fn sweep_in(&self, request: &Sweep) -> Result<Sweep> {
+        let namespace = request.namespace.as_deref();
+        Ok(Sweep {
+            namespace: namespace.map(|n| self.namespace_in(n)).transpose()?,
             ..request.clone()
         })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use leasehold_core::backend::{Inbox, List, Page, Watch};
+use leasehold_core::backend::{Inbox, List, Page, Sweep, Watch};
 use leasehold_core::inboxes::Inboxes;
 use leasehold_core::memory::Memory;
 use leasehold_core::record_store::{Change, Committed, Loaded, RETENTION, RecordStore, Seen};
@@ -169,12 +169,13 @@ impl RecordStore for CasStore {
         })
     }
 
-    async fn due(&self, limit: usize) -> Result<Vec<Name>> {
+    async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>> {
         let table = self.table.lock().unwrap();
         let due = table
             .records
             .values()
-            .filter(|record| record.due_at(RETENTION).is_some_and(|at| at <= self.now()));
+            .filter(|record| record.due_at(RETENTION).is_some_and(|at| at <= self.now()))
+            .filter(|record| sweep.covers(record));
         Ok(due.take(limit).map(|record| record.name.clone()).collect())
     }
 

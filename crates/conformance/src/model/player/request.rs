@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Acquire, Confirm, Heir, Names, Release, RenewItem, SetCapacity, Withdraw,
+    Acquire, Amount, Confirm, Heir, Names, Release, RenewItem, SetCapacity, Withdraw,
 };
 use leasehold_core::transition::Request;
-use leasehold_core::{AtomicNames, Kind, Name, Owner, Token, Ttl, Units};
+use leasehold_core::{AtomicNames, Kind, Name, Owner, Token, Ttl};
 
 use super::super::compare::failed;
 use super::super::step::{By, Expect, HOLDERS, Length, Step, Terms, Wish};
@@ -126,12 +126,13 @@ impl Player<'_> {
                 let release = Release::grant(known.ours.name.clone(), party.holder, token);
                 Some((Sent::Release(release), known.holder))
             }
-            Step::FreeClaim { grant, by } if reservations => {
+            Step::FreeClaim { grant, by, spend } if reservations => {
                 let known = self.pick(*grant)?;
                 let (party, token) = speaker(known, *by, side);
                 let release = Release::Claims {
                     holder: party.holder,
                     claims: [(known.ours.name.clone(), token)].into_iter().collect(),
+                    spend: *spend,
                 };
                 Some((Sent::Release(release), known.holder))
             }
@@ -203,9 +204,15 @@ impl Player<'_> {
             Terms::Reservation if reservations => request.kind(Kind::Reservation),
             Terms::Shared if quantities => request.shared(),
             Terms::Units(count) if quantities => request.units(units(count), units(3)),
-            Terms::Stock(count) if quantities && reservations => request
+            Terms::Reserved(count) if quantities && reservations => request
                 .kind(Kind::Reservation)
                 .units(units(count), units(3)),
+            Terms::Stock(count) if quantities && reservations => {
+                let units = units(count);
+                request
+                    .kind(Kind::Reservation)
+                    .each(|_| Amount { units, limit: 0 })
+            }
             _ => return None,
         };
         if wish.queue && self.can.queue {
@@ -263,14 +270,14 @@ impl Player<'_> {
     async fn set_capacity(
         &self,
         name: usize,
-        units: u32,
+        units: Option<u32>,
         expect: Expect,
         side: For,
     ) -> Result<Written, String> {
         let name = self.name(name);
         let request = SetCapacity {
             expect_version: self.version(&name, expect, side).await?,
-            units: Units::new(units),
+            units,
             name,
         };
         Ok((Sent::SetCapacity(request), 0))
