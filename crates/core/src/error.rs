@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::Blocked;
 use crate::lock::LostCause;
 use crate::name::Name;
+use crate::reservation::Code;
 
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -36,6 +37,8 @@ pub enum ErrorKind {
     NotAcquired,
     /// The lease is no longer held.
     Lost,
+    /// What was asked for contradicts what is there by now; [`Error::code`] says how.
+    Conflict,
     /// The wait was cancelled.
     Cancelled,
     /// The manager was closed or shut down.
@@ -58,6 +61,7 @@ impl ErrorKind {
             Self::Corrupt => "corrupt",
             Self::NotAcquired => "not_acquired",
             Self::Lost => "lost",
+            Self::Conflict => "conflict",
             Self::Cancelled => "cancelled",
             Self::Closed => "closed",
             Self::Internal => "internal",
@@ -87,6 +91,7 @@ struct Inner {
     name: Option<Name>,
     blocked: Option<Blocked>,
     lost: Option<LostCause>,
+    code: Option<Code>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -102,6 +107,7 @@ impl Error {
             name: None,
             blocked: None,
             lost: None,
+            code: None,
             source: None,
         }))
     }
@@ -152,6 +158,13 @@ impl Error {
         self
     }
 
+    /// Gives it the permanent word it is known by.
+    #[must_use]
+    pub(crate) fn with_code(mut self, code: Code) -> Self {
+        self.0.code = Some(code);
+        self
+    }
+
     /// The same error about other names, for wrappers that rename.
     #[must_use]
     pub(crate) fn map_names(mut self, rename: impl Fn(Name) -> Name) -> Self {
@@ -174,6 +187,7 @@ impl Error {
             name: self.0.name.clone(),
             blocked: self.0.blocked.clone(),
             lost: self.0.lost.clone(),
+            code: self.0.code,
             source: None,
         }))
     }
@@ -225,6 +239,12 @@ impl Error {
     #[must_use]
     pub fn lost_cause(&self) -> Option<&LostCause> {
         self.0.lost.as_ref()
+    }
+
+    /// The permanent word it is known by, for what went wrong with a reservation.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        self.0.code
     }
 
     /// The message without its context.
@@ -279,6 +299,7 @@ impl fmt::Debug for Error {
             .field("name", &e.name)
             .field("detail", &e.detail)
             .field("blocked", &e.blocked)
+            .field("code", &e.code)
             .field("source", &e.source)
             .finish()
     }

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::lease::Ttl;
 
 /// What a backend says of itself.
@@ -15,6 +16,23 @@ pub struct Description {
     pub capabilities: Capabilities,
     /// What it promises.
     pub guarantees: Guarantees,
+}
+
+impl Description {
+    /// Refuses a ttl the store cannot do, before it is asked to.
+    pub(crate) fn check_ttl(&self, ttl: Ttl) -> Result<()> {
+        let can = &self.capabilities;
+        if ttl < can.min_ttl || ttl > can.max_ttl {
+            return Err(Error::invalid(format!(
+                "a ttl of {:?} is outside what {} can do: {:?} to {:?}",
+                ttl.as_duration(),
+                self.scheme,
+                can.min_ttl.as_duration(),
+                can.max_ttl.as_duration()
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// What a backend can do. Core answers `Unsupported` before calling it for anything else.

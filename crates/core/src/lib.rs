@@ -4,9 +4,11 @@
 //!
 //! * [`Backend`] is the seam every store implements, [`transition`] the rule it must follow;
 //! * [`lock`] is what programs use: [`Locks`], [`Lock`], [`Guard`];
+//! * [`reservation`] is the other half: [`Reservations`] that are confirmed for good or let go;
 //! * [`memory`] is the reference store.
 
 pub mod backend;
+mod background;
 pub mod blocking;
 pub mod clock;
 mod error;
@@ -22,6 +24,7 @@ mod rare;
 mod record;
 pub mod record_store;
 pub mod registry;
+pub mod reservation;
 #[doc(hidden)]
 pub mod seeded;
 mod sync;
@@ -45,3 +48,4 @@ pub use lock::{
 pub use name::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};
 pub use rare::{Collection, Rare};
 pub use record::{Claim, End, Ending, Grant, RECORD_SCHEMA, Record, Ticket};
+pub use reservation::{Conflict, Reservation, Reservations, ReserveOutcome};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::deadline::deadline;
 use super::hold::Granted;
-use super::keeper::Withdrawal;
 use super::shared::{Shared, unanswered};
 use crate::backend::{Acquire, Acquired, Names, Withdraw};
+use crate::background::Withdrawal;
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::Lease;

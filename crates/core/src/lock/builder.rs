@@ -14,6 +14,7 @@ use super::locks::{Defaults, Locks};
 use super::shared::{Hook, Shared};
 use crate::backend::Backend;
 use crate::backend::request::lock_delay_millis;
+use crate::background::{check_sweep_interval, runtime_or_current};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::Owner;
@@ -145,14 +146,7 @@ impl LocksBuilder {
     pub fn build(mut self) -> Result<Locks> {
         let namespace = self.checked_namespace()?;
         self.add_meters();
-        if self
-            .sweep_every
-            .is_some_and(|every| every < Duration::from_millis(1))
-        {
-            return Err(Error::invalid(
-                "the pause between sweeps must be at least a millisecond",
-            ));
-        }
+        check_sweep_interval(self.sweep_every)?;
         if let Some(max) = self.max_hold {
             check_max_hold(max)?;
         }
@@ -166,16 +160,7 @@ impl LocksBuilder {
             max_hold: self.max_hold,
             lock_delay_ms: lock_delay_millis(self.lock_delay)?,
         };
-        let runtime = match self.runtime {
-            Some(runtime) => runtime,
-            None => Handle::try_current().map_err(|error| {
-                Error::new(
-                    ErrorKind::Config,
-                    "there is no Tokio runtime here; build inside one, pass one with runtime(), or use the blocking API",
-                )
-                .with_source(error)
-            })?,
-        };
+        let runtime = runtime_or_current(self.runtime)?;
         let (keeper, idle) = Keeper::new();
         let shared = Arc::new(Shared::new(self.store, self.clock, self.hooks, keeper));
         keeper::start(idle, &shared, self.sweep_every, &runtime);

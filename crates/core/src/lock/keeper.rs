@@ -13,16 +13,12 @@ use tokio::task::JoinSet;
 use super::hold::Hold;
 use super::renew::{Due, next_look, renew_due};
 use super::shared::Shared;
-use crate::backend::{Names, Sweep, Withdraw};
+use crate::backend::Sweep;
+use crate::background::{Withdrawal, give_back};
 use crate::clock::Moment;
-use crate::error::{Effect, Result};
-use crate::guarantees::AtomicNames;
-use crate::holder::Holder;
 
 /// The keeper does not look more often than this, so that many holds cost one look and not one each.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
-/// The wait before a failed withdrawal is tried again.
-const RETRY_WITHDRAWAL: Duration = Duration::from_millis(100);
 
 /// The way to the keeper. Works from anywhere, also outside a runtime and while one shuts down.
 pub(super) struct Keeper {
@@ -50,14 +46,6 @@ pub(super) enum Order {
     Withdraw(Withdrawal),
     /// Say when everything ordered so far is done.
     Drained(oneshot::Sender<()>),
-}
-
-/// Something to give back.
-pub(super) struct Withdrawal {
-    pub(super) names: Names,
-    pub(super) holder: Holder,
-    /// After this the store has ended it by itself.
-    pub(super) until: Moment,
 }
 
 /// The keeper's own end, until it is put to work.
@@ -186,11 +174,8 @@ impl Task {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Withdraw(withdrawal) => {
-                self.jobs.spawn(withdraw(
-                    self.backend.clone(),
-                    self.clock.clone(),
-                    withdrawal,
-                ));
+                let (backend, clock) = (self.backend.clone(), self.clock.clone());
+                self.jobs.spawn(give_back(backend, clock, withdrawal));
             }
             Order::Drained(done) => {
                 self.drains.push(done);
@@ -276,50 +261,4 @@ fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Due>) -> 
         hold.at_risk();
     }
     (hold.renew_every.is_some() || hooked).then(|| next_look(hold, now))
-}
-
-/// Gives something back, trying until the store answers or has ended it by itself; a store that never answers is not
-/// waited for any longer than that.
-async fn withdraw(
-    backend: Arc<dyn crate::Backend>,
-    clock: Arc<dyn crate::Clock>,
-    withdrawal: Withdrawal,
-) {
-    let requests = withdrawal_requests(&*backend, &withdrawal);
-    let ended_by_itself = clock.sleep_until(withdrawal.until);
-    let given_back = async {
-        while let Err(error) = withdraw_all(&*backend, &requests).await {
-            if !error.is_retryable() && error.effect() == Effect::None {
-                return;
-            }
-            clock.sleep_until(clock.now().after(RETRY_WITHDRAWAL)).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = given_back => {}
-        () = ended_by_itself => {}
-    }
-}
-
-/// One request, or one per name where the store takes only one at a time.
-fn withdrawal_requests(backend: &dyn crate::Backend, withdrawal: &Withdrawal) -> Vec<Withdraw> {
-    let request = |names| Withdraw {
-        names,
-        holder: withdrawal.holder.clone(),
-    };
-    if backend.describe().capabilities.atomic_names == AtomicNames::All {
-        return vec![request(withdrawal.names.clone())];
-    }
-    let names = withdrawal.names.as_slice().iter().rev();
-    names
-        .map(|name| request(Names::one(name.clone())))
-        .collect()
-}
-
-async fn withdraw_all(backend: &dyn crate::Backend, requests: &[Withdraw]) -> Result<()> {
-    for request in requests {
-        backend.withdraw(request).await?;
-    }
-    Ok(())
 }

@@ -82,17 +82,7 @@ impl Shared {
 
     /// Refuses a ttl the store cannot do before it is asked to.
     pub(super) fn check_ttl(&self, ttl: Ttl) -> Result<()> {
-        let can = self.can();
-        if ttl < can.min_ttl || ttl > can.max_ttl {
-            return Err(Error::invalid(format!(
-                "a ttl of {:?} is outside what {} can do: {:?} to {:?}",
-                ttl.as_duration(),
-                self.scheme(),
-                can.min_ttl.as_duration(),
-                can.max_ttl.as_duration()
-            )));
-        }
-        Ok(())
+        self.backend.describe().check_ttl(ttl)
     }
 
     /// Renews any number of items, as many at a time as the store allows. One answer each; a call that fails fails

@@ -242,8 +242,23 @@ pub(super) fn not_held(
     holder: HolderDigest,
     token: Option<Token>,
 ) -> Box<NotHeld> {
+    let ended = ended(record, holder, token).cloned();
     Box::new(NotHeld {
         current: record.holding(),
-        ended: ended(record, holder, token).cloned(),
+        ended: ended.or_else(|| confirmed(record, holder, token?)),
+    })
+}
+
+/// That the grant of this holder and token became a claim, however long ago.
+fn confirmed(record: &Record, holder: HolderDigest, token: Token) -> Option<End> {
+    let claim = record
+        .claims
+        .iter()
+        .find(|claim| claim.holder == holder && claim.token == token)?;
+    Some(End {
+        how: Ending::Confirmed,
+        holder,
+        token,
+        at: claim.confirmed_at,
     })
 }
