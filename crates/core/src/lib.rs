@@ -29,6 +29,7 @@ pub mod reservation;
 pub mod seeded;
 mod sync;
 pub mod transition;
+pub mod versioned;
 pub mod wrap;
 
 pub use backend::Backend;

@@ -14,6 +14,7 @@ use leasehold_core::backend::List;
 use leasehold_core::blocking::{Guard, Locks};
 use leasehold_core::lock::{CancellationToken, IdempotentError, LostCause, RunError, Scope, State};
 use leasehold_core::memory::Memory;
+use leasehold_core::reservation::{Code, Reservations};
 use leasehold_core::{Backend, ErrorKind, ManualClock};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -574,4 +575,30 @@ fn a_lock_is_handed_over_between_threads() {
         adopted.release().unwrap();
     });
     assert!(!locks.is_locked("1").unwrap());
+}
+
+#[test]
+fn reservations_work_without_async() {
+    let shop = Reservations::new(Arc::new(Memory::new()))
+        .namespace("shop")
+        .build_blocking()
+        .unwrap();
+    let ttl = Duration::from_secs(60);
+    let seat = shop.reserve("seat", "A1", ttl).unwrap().reserved().unwrap();
+    let taken = shop.reserve("seat", "A1", ttl).unwrap().reserved();
+    assert_eq!(taken.unwrap_err().code(), Some(Code::AlreadyReserved));
+    let claim = seat.extend(ttl).unwrap().confirm("user-1").unwrap();
+    assert_eq!(claim.key().value(), "A1");
+    assert!(shop.is_reserved("seat", "A1").unwrap());
+    claim.hand_over("user-2").unwrap().free().unwrap();
+    let request = shop.request().value("seat", "A1").value("seat", "A2");
+    let both = request
+        .ttl(ttl)
+        .reserve_blocking()
+        .unwrap()
+        .reserved()
+        .unwrap();
+    both.release().unwrap();
+    assert!(!shop.is_reserved("seat", "A2").unwrap());
+    shop.shutdown(ttl).unwrap();
 }

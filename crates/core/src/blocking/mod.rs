@@ -1,4 +1,4 @@
-//! Locks without async: the same verbs, no runtime in your code.
+//! Locks and reservations without async: the same verbs, no runtime in your code.
 //!
 //! Waits park the calling thread. The background work (renewal, releases after a drop) runs on one small runtime of
 //! this library's own, started when first needed. Called from inside an async task, every verb answers with an error
@@ -16,11 +16,13 @@
 //! ```
 
 mod park;
+mod reservations;
 
 use std::ops::Deref;
 use std::time::Duration;
 
 pub use park::{block_on, runtime};
+pub use reservations::{Claim, Reservation, Reservations, ReserveOutcome};
 
 use crate::backend::{Holding, List, Page, Swept};
 #[allow(unused_imports, reason = "for links in the docs")]

@@ -12,8 +12,11 @@ use super::refusal::why_not_held;
 use super::reserved::unanswered;
 use super::shared::Shared;
 use crate::backend::{Confirm, Confirmed, Heir, Release, Released};
+#[allow(unused_imports, reason = "for links in the docs")]
+use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::holder::Holder;
+use crate::lease::{Token, Units};
 
 /// Something that is confirmed for good: it stays claimed until it is freed, spent or handed over on purpose.
 ///
@@ -45,6 +48,11 @@ impl Claim {
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.pass.first().key
+    }
+
+    /// Everything claimed, sorted, with how many units and under which token.
+    pub fn items(&self) -> impl Iterator<Item = (&Key, Units, Token)> {
+        self.pass.items()
     }
 
     /// What it belongs to.
@@ -113,23 +121,53 @@ impl Claim {
     /// Hands it to another entity, with a new secret: whoever has the old one can do nothing with it any more.
     ///
     /// # Errors
-    /// With the [code](Error::code) for a wrong entity or for how it ended before; otherwise if the store fails.
+    /// As [`hand_over_to`](Self::hand_over_to).
     ///
     /// # Cancel safety
-    /// Dropped midway after the store has done it, nobody has the new secret, and the value can only be freed by
-    /// force.
+    /// Dropped midway, it has changed hands or not, and if it has, the new secret is gone. Make an
+    /// [heir](Self::heir) first where that matters.
     pub async fn hand_over(&self, entity: &str) -> Result<Self> {
-        self.try_hand_over(entity)
+        let heir = self.heir(entity)?;
+        self.hand_over_to(&heir).await?;
+        Ok(heir)
+    }
+
+    /// The claim that another entity will have once it is [handed over](Self::hand_over_to), so that its
+    /// [`pass`](Self::pass) can be kept before that; no I/O.
+    ///
+    /// # Errors
+    /// With the [code](Error::code) for a wrong entity.
+    pub fn heir(&self, entity: &str) -> Result<Self> {
+        check_entity(entity).map_err(|error| self.context("hand_over", error))?;
+        let pass = Pass::new(
+            self.pass.items.clone(),
+            &Holder::random(),
+            self.pass.expires_at,
+        );
+        Ok(Self::new(self.shared.clone(), pass, entity))
+    }
+
+    /// Hands it to an [heir](Self::heir). To do so again after the answer was lost is safe.
+    ///
+    /// # Errors
+    /// With the [code](Error::code) for how it ended before; [`ErrorKind::InvalidInput`] if that is not an heir of
+    /// this claim; otherwise if the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, it has changed hands or not; asking again finds out.
+    pub async fn hand_over_to(&self, heir: &Self) -> Result<()> {
+        self.try_hand_over(heir)
             .await
             .map_err(|error| self.context("hand_over", error))
     }
 
-    async fn try_hand_over(&self, entity: &str) -> Result<Self> {
-        check_entity(entity)?;
-        let heir = Holder::random();
-        let request = Confirm::all(self.pass.tokens(), self.pass.holder(), entity)?;
+    async fn try_hand_over(&self, heir: &Self) -> Result<()> {
+        if heir.pass.items != self.pass.items {
+            return Err(Error::invalid("this is not an heir of this claim"));
+        }
+        let request = Confirm::all(self.pass.tokens(), self.pass.holder(), &heir.entity)?;
         let request = request.hand_over(Heir {
-            holder: heir.clone(),
+            holder: heir.pass.holder(),
             owner: self.shared.owner.clone(),
         });
         match self.shared.backend.confirm(&request).await? {
@@ -142,10 +180,9 @@ impl Claim {
         }
         self.shared.emit(|| ReservationEvent::HandedOver {
             name: self.pass.name(),
-            entity,
+            entity: &heir.entity,
         });
-        let pass = Pass::new(self.pass.items.clone(), &heir, self.pass.expires_at);
-        Ok(Self::new(self.shared.clone(), pass, entity))
+        Ok(())
     }
 
     fn context(&self, op: &'static str, error: Error) -> Error {

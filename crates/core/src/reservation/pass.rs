@@ -89,6 +89,11 @@ impl Pass {
         &self.first().name
     }
 
+    pub(super) fn items(&self) -> impl Iterator<Item = (&Key, Units, Token)> {
+        let items = self.items.iter();
+        items.map(|item| (&item.key, item.units, item.token))
+    }
+
     pub(super) fn tokens(&self) -> SmallVec<[(Name, Token); 1]> {
         let pair = |item: &Item| (item.name.clone(), item.token);
         self.items.iter().map(pair).collect()

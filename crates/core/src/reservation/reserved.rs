@@ -62,8 +62,7 @@ impl Reservation {
 
     /// Everything reserved, sorted, with how many units and under which token.
     pub fn items(&self) -> impl Iterator<Item = (&Key, Units, Token)> {
-        let items = self.pass.items.iter();
-        items.map(|item| (&item.key, item.units, item.token))
+        self.pass.items()
     }
 
     /// The token of the (first) thing reserved: larger for every new reservation of the same key.
