@@ -22,7 +22,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`Locks`], [`Lock`] and [`Guard`] are the locks; [`blocking`] is the same without async.
+//! * [`Locks`], [`Lock`] and [`Guard`] are the locks.
+//! * [`Reservations`] take a value for a while, to be confirmed for good or let go; [`reservation`] has the rest.
+//! * [`blocking`] has both without async.
 //! * [`connect`] opens a store by its URL; what each store promises is in its [`Guarantees`].
 //! * [`wrap`] puts time limits, retries, prefixes and meters around any store.
 //! * [`Backend`] is what a store of your own implements, and `leasehold-conformance` is how you test it.
@@ -57,7 +59,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>> {
     registry().connect(url).await
 }
 
-/// Locks without async; see [`leasehold_core::blocking`].
+/// Locks and reservations without async; see [`leasehold_core::blocking`].
 pub mod blocking {
     use std::sync::Arc;
 
@@ -83,6 +85,8 @@ mod guides {
     struct Quickstart;
     #[doc = include_str!("../../../docs/locks.md")]
     struct Locks;
+    #[doc = include_str!("../../../docs/reservations.md")]
+    struct Reservations;
     #[doc = include_str!("../../../docs/safety.md")]
     struct Safety;
     #[doc = include_str!("../../../docs/adding-a-backend.md")]
