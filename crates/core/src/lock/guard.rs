@@ -14,7 +14,7 @@ use super::keeper::Withdrawal;
 use super::renew;
 use super::scope::Scope;
 use super::shared::unanswered;
-use crate::backend::{Names, Release, Released};
+use crate::backend::{Names, Release, Released, Releases};
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::{Token, Ttl};
@@ -345,7 +345,7 @@ impl Guard {
 }
 
 /// Ends the leases of a hold in reverse, as several locks always are; one answer per name.
-async fn release(hold: &Hold) -> Result<Vec<Released>> {
+async fn release(hold: &Hold) -> Result<Releases> {
     let store = &hold.shared.backend;
     if let [(name, token)] = hold.leases.as_slice() {
         return store
@@ -360,7 +360,7 @@ async fn release(hold: &Hold) -> Result<Vec<Released>> {
         };
         return store.release(&request).await;
     }
-    let mut answers = Vec::with_capacity(hold.leases.len());
+    let mut answers = Releases::with_capacity(hold.leases.len());
     for (name, token) in grants {
         answers.extend(
             store

@@ -19,7 +19,7 @@ use table::Table;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock, Timestamp};
 use crate::error::Result;
@@ -218,7 +218,7 @@ impl Backend for Memory {
         Ok(request.items.iter().map(renew).collect())
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         let names = Request::Release(request).distinct_names()?;
         Ok(match names.as_slice() {
             [name] => self.step_one(name, |record, env| {

@@ -19,7 +19,7 @@ pub use renew::renew;
 pub use settle::{Settled, settle};
 
 use crate::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, InboxId, Release, Released,
+    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, InboxId, Release, Releases,
     RenewItem, Renewed, SetCapacity, What, Withdraw, Withdrawn,
 };
 use crate::clock::Timestamp;
@@ -100,7 +100,7 @@ pub enum Outcome {
     /// To a renewal.
     Renewed(Renewed),
     /// To a release, one per name.
-    Released(Vec<Released>),
+    Released(Releases),
     /// To a confirmation.
     Confirmed(Confirmed),
     /// To a withdrawal.

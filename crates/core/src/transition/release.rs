@@ -2,14 +2,14 @@
 
 use super::settle::{end_of, move_up, remember, settle};
 use super::{Env, Events, Step, touch};
-use crate::backend::{Holding, NotHeld, Release, Released, Withdraw, Withdrawn};
+use crate::backend::{Holding, NotHeld, Release, Released, Releases, Withdraw, Withdrawn};
 use crate::holder::HolderDigest;
 use crate::lease::Token;
 use crate::record::{End, Ending, Record};
 use crate::seeded::{Bug, planted};
 
 /// Ends exactly what the request names; one answer per name.
-pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step<Vec<Released>> {
+pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step<Releases> {
     let mut events = Events::new();
     for record in records.iter_mut() {
         settle(record, env, &mut events);
@@ -37,11 +37,14 @@ pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step
     Step { outcome, events }
 }
 
-fn each<'a, N: 'a>(
+fn each<N>(
     records: &mut [Record],
-    items: impl IntoIterator<Item = &'a (N, Token)>,
+    items: &[(N, Token)],
     mut end: impl FnMut(&mut Record, Token) -> Released,
-) -> Vec<Released> {
+) -> Releases {
+    if let ([record], [(_, token)]) = (&mut *records, items) {
+        return Releases::from_buf([end(record, *token)]);
+    }
     records
         .iter_mut()
         .zip(items)
