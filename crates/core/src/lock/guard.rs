@@ -167,9 +167,9 @@ enum Share {
 }
 
 impl Guard {
-    pub(super) fn new(hold: &Arc<Hold>, scope: Option<Scope>) -> Self {
+    pub(super) fn new(hold: Arc<Hold>, scope: Option<Scope>) -> Self {
         Self {
-            held: Held::of(hold),
+            held: Held(hold),
             scope,
             share: Share::Counted,
         }
@@ -323,7 +323,7 @@ impl Guard {
     /// Gives up this guard's share, and says whether the lease is now to be ended.
     fn is_last(&mut self) -> bool {
         if self.share == Share::Counted {
-            let last = self.held.0.depth.fetch_sub(1, Ordering::AcqRel) == 1;
+            let last = self.held.0.leave(self.scope.is_some());
             self.share = if last { Share::Last } else { Share::Gone };
         }
         self.share == Share::Last
