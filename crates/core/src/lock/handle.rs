@@ -332,12 +332,8 @@ impl Lock {
             return Err(self.unsupported("shared locks and semaphores"));
         }
         self.shared.check_ttl(spec.ttl)?;
-        let mut request = Acquire::new(
-            spec.names.clone(),
-            Holder::random(),
-            spec.owner.clone(),
-            spec.ttl,
-        );
+        let holder = Holder::random();
+        let mut request = Acquire::new(spec.names.clone(), holder, spec.owner.clone(), spec.ttl);
         request.mode = spec.mode;
         request.units = spec.units;
         request.limit = spec.limit;

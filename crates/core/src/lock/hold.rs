@@ -94,9 +94,9 @@ impl LostCause {
             not_held.ended.as_ref().map(|end| &end.how),
             &not_held.current,
         ) {
-            (Some(Ending::Forced { by, reason }), _) => Self::Forced {
-                by: by.clone(),
-                reason: reason.clone(),
+            (Some(Ending::Forced(forced)), _) => Self::Forced {
+                by: forced.by.clone(),
+                reason: forced.reason.clone(),
             },
             (Some(Ending::HandedOver), _) => Self::HandedOver,
             (_, Some(by)) => Self::TakenOver {

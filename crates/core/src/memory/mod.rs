@@ -219,15 +219,15 @@ impl Backend for Memory {
     }
 
     async fn release(&self, request: &Release) -> Result<Releases> {
-        let names = Request::Release(request).distinct_names()?;
-        Ok(match names.as_slice() {
-            [name] => self.step_one(name, |record, env| {
+        if let Some(name) = request.single() {
+            return Ok(self.step_one(name, |record, env| {
                 transition::release(std::slice::from_mut(record), request, env)
-            }),
-            names => self.step_many(names.iter().copied(), |records, env| {
-                transition::release(records, request, env)
-            }),
-        })
+            }));
+        }
+        let names = Request::Release(request).distinct_names()?;
+        Ok(self.step_many(names.iter().copied(), |records, env| {
+            transition::release(records, request, env)
+        }))
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {

@@ -134,9 +134,6 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn names(&self) -> SmallVec<[&'a Name; 1]> {
         match *self {
-            Self::Release(Release::Grants { grants: items, .. }) if items.len() == 1 => {
-                SmallVec::from_buf([&items[0].0])
-            }
             Self::Acquire(request) => request.names.as_slice().iter().collect(),
             Self::Renew(item) => SmallVec::from_buf([&item.name]),
             Self::Release(

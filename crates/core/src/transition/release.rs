@@ -1,11 +1,11 @@
 //! Ending grants: by their holder, by withdrawal, by force.
 
-use super::settle::{end_of, move_up, remember, settle};
+use super::settle::{end_of, move_up, settle};
 use super::{Env, Events, Step, touch};
 use crate::backend::{Holding, NotHeld, Release, Released, Releases, Withdraw, Withdrawn};
 use crate::holder::HolderDigest;
 use crate::lease::Token;
-use crate::record::{End, Ending, Record};
+use crate::record::{End, Ending, Forced, Record};
 use crate::seeded::{Bug, planted};
 
 /// Ends exactly what the request names; one answer per name.
@@ -24,10 +24,10 @@ pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step
         Release::Force {
             token, by, reason, ..
         } => {
-            let how = Ending::Forced {
+            let how = Ending::Forced(Box::new(Forced {
                 by: by.clone(),
                 reason: reason.clone(),
-            };
+            }));
             records
                 .iter_mut()
                 .map(|record| force(record, *token, &how, env, &mut events))
@@ -96,15 +96,12 @@ fn release_claim(
     if record.claims.len() == before {
         return ended_or_not_held(record, holder, token);
     }
-    remember(
-        record,
-        End {
-            how: Ending::Released,
-            holder,
-            token,
-            at: env.now,
-        },
-    );
+    record.last_end = Some(End {
+        how: Ending::Released,
+        holder,
+        token,
+        at: env.now,
+    });
     touch(record, env);
     move_up(record, env, events);
     Released::Released
@@ -146,15 +143,12 @@ fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Op
         .find(|claim| claim.token == token)?
         .clone();
     record.claims.retain(|claim| claim.token != token);
-    remember(
-        record,
-        End {
-            how: how.clone(),
-            holder: claim.holder,
-            token,
-            at: env.now,
-        },
-    );
+    record.last_end = Some(End {
+        how: how.clone(),
+        holder: claim.holder,
+        token,
+        at: env.now,
+    });
     touch(record, env);
     Some(Holding {
         owner: claim.owner,
@@ -169,8 +163,9 @@ fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Op
 }
 
 pub(super) fn end_grant(record: &mut Record, at: usize, how: Ending, env: &Env) {
-    let grant = record.grants.remove(at);
-    remember(record, end_of(&grant, how, env.now));
+    let end = end_of(&record.grants[at], how, env.now);
+    record.last_end = Some(end);
+    record.grants.remove(at);
     touch(record, env);
 }
 
@@ -220,7 +215,7 @@ fn give_back(record: &mut Record, holder: HolderDigest, env: &Env) -> usize {
 fn ended(record: &Record, holder: HolderDigest, token: Option<Token>) -> Option<&End> {
     record
         .last_end
-        .as_deref()
+        .as_ref()
         .filter(|end| end.holder == holder && token.is_none_or(|token| end.token == token))
 }
 
@@ -228,7 +223,7 @@ fn ended(record: &Record, holder: HolderDigest, token: Option<Token>) -> Option<
 fn ended_with(record: &Record, token: Token) -> Option<End> {
     record
         .last_end
-        .as_deref()
+        .as_ref()
         .filter(|end| end.token == token)
         .cloned()
 }
