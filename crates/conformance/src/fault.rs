@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Released,
+    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
     Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::{Backend, Description, Effect, Error, ErrorKind, Name, Record, Result};
@@ -250,7 +250,7 @@ impl<B: Backend> Backend for FaultBackend<B> {
         under_fate!(self, renew, request)
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         let answer = under_fate!(self, release, request);
         // A request that never arrived has no copy that could arrive late.
         if !matches!(&answer, Err(error) if error.effect() == Effect::None) {

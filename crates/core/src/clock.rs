@@ -62,7 +62,7 @@ impl fmt::Debug for Moment {
 
 /// Whole nanoseconds, at most what a `u64` holds. The standard library counts in 128 bits, which is slow to divide and
 /// is on the way of every acquisition.
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(u64::from(duration.subsec_nanos()))
 }

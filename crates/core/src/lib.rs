@@ -48,5 +48,5 @@ pub use lock::{
 };
 pub use name::{MAX_KEY_BYTES, MAX_NAMESPACE_BYTES, Name};
 pub use rare::{Collection, Rare};
-pub use record::{Claim, End, Ending, Grant, RECORD_SCHEMA, Record, Ticket};
+pub use record::{Claim, End, Ending, Forced, Grant, RECORD_SCHEMA, Record, Ticket};
 pub use reservation::{Conflict, Reservation, Reservations, ReserveOutcome};

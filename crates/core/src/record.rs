@@ -42,7 +42,7 @@ pub struct Record {
     /// What was confirmed for good.
     pub claims: Rare<Vec<Claim>>,
     /// How the latest grant to end did end.
-    pub last_end: Option<Box<End>>,
+    pub last_end: Option<End>,
     /// Nobody is granted anything before this: the lock delay after a lease that ran out.
     pub quarantined_until: Option<Timestamp>,
 }
@@ -137,17 +137,23 @@ pub enum Ending {
     Released,
     /// Its time ran out.
     Expired,
-    /// Somebody else ended it, for this reason.
-    Forced {
-        /// Who did.
-        by: Owner,
-        /// Why.
-        reason: String,
-    },
+    /// Somebody else ended it. Boxed, because every record has room for an ending and few were forced.
+    Forced(Box<Forced>),
     /// It was confirmed and lives on as a claim.
     Confirmed,
+    /// It was confirmed, and its units are gone for good.
+    Spent,
     /// It was handed to another holder, who goes on with the same token.
     HandedOver,
+}
+
+/// Who ended a grant that was not theirs, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forced {
+    /// Who did.
+    pub by: Owner,
+    /// Why.
+    pub reason: String,
 }
 
 impl Record {
@@ -193,15 +199,10 @@ impl Record {
     /// Units taken by exclusive grants and by claims.
     #[must_use]
     pub fn units_taken(&self) -> u64 {
-        let granted = self
-            .grants
-            .iter()
-            .filter(|g| g.mode == Mode::Exclusive)
-            .map(|g| g.units);
-        granted
-            .chain(self.claims.iter().map(|c| c.units))
-            .map(|units| u64::from(units.get()))
-            .sum()
+        let exclusive = self.grants.iter().filter(|g| g.mode == Mode::Exclusive);
+        let granted: u64 = exclusive.map(|g| u64::from(g.units.get())).sum();
+        let claimed: u64 = self.claims.iter().map(|c| u64::from(c.units.get())).sum();
+        granted + claimed
     }
 
     /// What an onlooker sees at `now`: of what has run out only how it ended, and no secrets.
@@ -220,9 +221,15 @@ impl Record {
             let end = self.last_end.as_ref();
             return Some(end.map_or(Timestamp::from_millis(0), |end| end.at.after(retention)));
         }
-        let grants = self.grants.iter().map(|grant| grant.expires_at);
-        let tickets = self.tickets.iter().map(|ticket| ticket.expires_at);
-        grants.chain(tickets).chain(self.quarantined_until).min()
+        let mut due = self.quarantined_until;
+        let mut sooner = |at: Timestamp| due = Some(due.map_or(at, |due| due.min(at)));
+        self.grants
+            .iter()
+            .for_each(|grant| sooner(grant.expires_at));
+        self.tickets
+            .iter()
+            .for_each(|ticket| sooner(ticket.expires_at));
+        due
     }
 
     /// The grants that have run out by `now` and that nobody has settled yet.

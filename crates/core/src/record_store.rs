@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Expired, Inbox, List, Page,
-    Release, Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Release, Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -346,7 +346,7 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
         }
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         let names = Request::Release(request).names();
         self.run("release", &names, |records, env| {
             accept(transition::release(records, request, env))

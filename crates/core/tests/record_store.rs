@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Event, Inbox, List, Names, Release, Released, Renew,
-    RenewItem, Renewed, SetCapacity, Status, Sweep, Swept, What,
+    Acquire, Acquired, CapacitySet, Confirm, Event, Inbox, List, Names, Release, Released,
+    Releases, Renew, RenewItem, Renewed, SetCapacity, Status, Sweep, Swept, What,
 };
 use leasehold_core::record_store::{RETENTION, RecordBackend};
 use leasehold_core::{
@@ -51,7 +51,7 @@ async fn grant(store: &Store, name: &Name, holder: &Holder) -> Lease {
     }
 }
 
-async fn release(store: &Store, lease: &Lease, holder: &Holder) -> Vec<Released> {
+async fn release(store: &Store, lease: &Lease, holder: &Holder) -> Releases {
     let request = Release::grant(lease.name.clone(), holder.clone(), lease.token);
     store.release(&request).await.unwrap()
 }
@@ -71,7 +71,7 @@ async fn a_lease_is_granted_refused_renewed_and_released() {
         renewed.expires_at.since(lease.expires_at),
         Duration::from_secs(20)
     );
-    assert_eq!(release(&store, &lease, &me).await, [Released::Released]);
+    assert_eq!(*release(&store, &lease, &me).await, [Released::Released]);
     let next = grant(&store, &k, &other).await;
     assert!(next.token > lease.token);
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, Inbox, List, Names, Page, Release,
-    Released, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, What, Withdraw,
-    Withdrawn,
+    Released, Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, What,
+    Withdraw, Withdrawn,
 };
 use leasehold_core::memory::Memory;
 use leasehold_core::wrap::{Prefix, Retry, RetryPolicy, Timeout};
@@ -113,7 +113,7 @@ impl Backend for Faulty {
         self.pass(self.inner.renew(request)).await
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         self.pass(self.inner.release(request)).await
     }
 

@@ -1,7 +1,7 @@
 //! Ending what somebody else has.
 
 use leasehold_core::backend::{Released, Renewed};
-use leasehold_core::{Ending, Owner};
+use leasehold_core::{Ending, Forced, Owner};
 
 use super::release::why_not;
 use crate::case::{Case, case};
@@ -62,10 +62,10 @@ async fn the_old_holder_learns_who_forced_it_and_why(s: Scene) {
     let (name, a) = (s.name("k"), Party::new("a"));
     let lease = s.take(&a, &name).await;
     forced(s.force(&name, None).await);
-    let how = Ending::Forced {
+    let how = Ending::Forced(Box::new(Forced {
         by: Owner::new("operator").unwrap(),
         reason: "stuck".to_owned(),
-    };
+    }));
     let end = why_not(s.release(&a, &lease).await).ended;
     assert_eq!(end.map(|end| end.how), Some(how.clone()));
     let Renewed::NotHeld(why) = s.renew(&a, &lease, s.long()).await else {

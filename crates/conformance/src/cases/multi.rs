@@ -67,7 +67,7 @@ async fn several_names_are_granted_together_with_one_end(s: Scene) {
         grants,
     };
     let answers = s.backend().release(&release).await.unwrap();
-    assert_eq!(answers, vec![Released::Released; 3]);
+    assert_eq!(*answers, [const { Released::Released }; 3]);
 }
 
 async fn if_one_name_is_busy_none_is_taken(s: Scene) {

@@ -1,5 +1,6 @@
 //! Claims that change hands, and versions that are compared.
 
+use leasehold_core::Ending;
 use leasehold_core::backend::{Confirm, Confirmed, Heir, Released};
 
 use super::release::why_not;
@@ -73,7 +74,8 @@ async fn after_a_hand_over_only_the_heir_may_free_the_claim(s: Scene) {
     let (name, a, b) = (s.name("k"), Party::new("a"), Party::new("b"));
     let lease = s.claim(&a, &name, "user-1").await;
     s.confirm(&hand_over(&s, &a, &lease, &b)).await;
-    why_not(s.send_release(&s.free_claim(&a, &lease)).await);
+    let why = why_not(s.send_release(&s.free_claim(&a, &lease)).await);
+    assert_eq!(why.ended.map(|end| end.how), Some(Ending::HandedOver));
     let answer = s.send_release(&s.free_claim(&b, &lease)).await;
     assert_eq!(answer, Released::Released);
 }

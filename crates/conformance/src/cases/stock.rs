@@ -47,6 +47,18 @@ pub(super) fn cases() -> Vec<Case> {
             Reservations
         ),
         case!(
+            a_claim_ends_in_one_way_only,
+            ["S2-12", "S9"],
+            Quantities,
+            Reservations
+        ),
+        case!(
+            who_has_confirmed_gets_no_more_by_asking_again,
+            ["S2-12", "S3-09"],
+            Quantities,
+            Reservations
+        ),
+        case!(
             spending_twice_spends_once,
             ["S2-12", "S9"],
             Quantities,
@@ -153,6 +165,33 @@ async fn a_spent_claim_takes_its_units_along(s: Scene) {
     assert_eq!((record.capacity, record.claims.len()), (Some(1), 0));
     s.refuse(&order(&s, &Party::new("b"), &name, 2)).await;
     s.grant(&order(&s, &Party::new("b"), &name, 1)).await;
+}
+
+async fn a_claim_ends_in_one_way_only(s: Scene) {
+    let a = Party::new("a");
+    for (key, spend_first) in [("freed", false), ("spent", true)] {
+        let name = s.name(key);
+        stock(&s, &name, 5).await;
+        let lease = buy(&s, &a, &name, 2).await;
+        let mut ways = [s.free_claim(&a, &lease), spend(&a, &lease)];
+        if spend_first {
+            ways.reverse();
+        }
+        assert_eq!(s.send_release(&ways[0]).await, Released::Released);
+        let before = s.record(&name).await;
+        let other = s.send_release(&ways[1]).await;
+        assert!(matches!(other, Released::NotHeld(_)), "{other:?}");
+        assert_eq!(s.record(&name).await, before);
+    }
+}
+
+async fn who_has_confirmed_gets_no_more_by_asking_again(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    stock(&s, &name, 5).await;
+    buy(&s, &a, &name, 2).await;
+    let blocked = s.refuse(&order(&s, &a, &name, 2)).await;
+    assert_eq!(blocked.by, BlockedBy::Claim);
+    s.grant(&order(&s, &Party::new("b"), &name, 2)).await;
 }
 
 async fn spending_twice_spends_once(s: Scene) {

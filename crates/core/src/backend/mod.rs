@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 pub use outcome::{
     Acquired, Blocked, BlockedBy, CapacitySet, Confirmed, Expired, Holding, NotHeld, Page,
-    Released, Renewed, Swept, Withdrawn,
+    Released, Releases, Renewed, Swept, Withdrawn,
 };
 pub use request::{
     Acquire, Amount, Confirm, ConfirmFrom, Heir, List, MAX_LIST, MAX_NAMES, Names, Own, Queue,
@@ -74,7 +74,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>>;
 
     /// Ends the grants or claims it names, or, by force, whatever a name has. One answer per name.
-    async fn release(&self, request: &Release) -> Result<Vec<Released>>;
+    async fn release(&self, request: &Release) -> Result<Releases>;
 
     /// Turns grants into permanent claims, or hands claims over; all names or none.
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed>;
@@ -147,7 +147,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     forward! {
         acquire(request: Acquire) -> Acquired;
         renew(request: Renew) -> Vec<Result<Renewed>>;
-        release(request: Release) -> Vec<Released>;
+        release(request: Release) -> Releases;
         confirm(request: Confirm) -> Confirmed;
         withdraw(request: Withdraw) -> Withdrawn;
         set_capacity(request: SetCapacity) -> CapacitySet;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::holder::Owner;
@@ -15,7 +16,7 @@ use crate::record::{End, Grant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquired {
     /// All names are held now; one lease per name, in order.
-    Granted(smallvec::SmallVec<[Lease; 1]>),
+    Granted(SmallVec<[Lease; 1]>),
     /// Nothing was taken. Each name that was in the way, in order.
     Held(Vec<Blocked>),
     /// Nothing was taken, but the request stands in the queue.
@@ -174,6 +175,9 @@ pub enum Released {
     /// There was no such grant.
     NotHeld(Box<NotHeld>),
 }
+
+/// The answers to a [`Release`](super::Release), one per name, in order.
+pub type Releases = SmallVec<[Released; 1]>;
 
 /// The answer to a [`Confirm`](super::Confirm).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -396,6 +396,20 @@ impl Release {
         }
     }
 
+    /// The only name it is about, if there is just one.
+    #[must_use]
+    pub fn single(&self) -> Option<&Name> {
+        match self {
+            Self::Grants { grants: items, .. } | Self::Claims { claims: items, .. } => {
+                match items.as_slice() {
+                    [(name, _)] => Some(name),
+                    _ => None,
+                }
+            }
+            Self::Force { name, .. } => Some(name),
+        }
+    }
+
     /// Ends whatever is granted of a name.
     ///
     /// # Errors

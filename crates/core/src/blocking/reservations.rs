@@ -112,6 +112,8 @@ impl Reservations {
         set_stock(kind: &str, value: &str, units: u32) -> ();
         set_stock_at(kind: &str, value: &str, units: u32, version: u64) -> u64;
         change_stock(kind: &str, value: &str, by: i64) -> u32;
+        clear_stock(kind: &str, value: &str) -> ();
+        force(found: &Found, reason: &str) -> bool;
         expire(batch: usize) -> ExpiredReservations;
         expired(limit: usize) -> ExpiredReservations;
         count_expired(limit: usize) -> usize;

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use super::deadline::deadline;
-use super::hold::Granted;
+use super::hold::{Granted, Leases};
 use super::shared::{Shared, unanswered};
 use crate::backend::{Acquire, Acquired, Names, Withdraw};
 use crate::background::Withdrawal;
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
-use crate::lease::Lease;
 use crate::name::Name;
 
 /// An attempt under one holder id. Dropping it gives back whatever the store may have given.
 pub(super) struct Attempt<'a> {
-    shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<Shared>,
     pub(super) request: Acquire,
     /// Whether the store may know of this holder.
     known: bool,
@@ -67,7 +66,7 @@ impl<'a> Attempt<'a> {
     /// Takes several names from a store that can only do one at a time: in order, so that nobody waits in a circle, and
     /// giving back what was taken as soon as one is refused.
     async fn ask_one_by_one(&self) -> Result<Acquired> {
-        let mut leases = smallvec::SmallVec::new();
+        let mut leases = Leases::new();
         for name in self.request.names.as_slice() {
             let single = Acquire {
                 names: Names::one(name.clone()),
@@ -76,7 +75,7 @@ impl<'a> Attempt<'a> {
             match self.shared.backend.acquire(&single).await {
                 Ok(Acquired::Granted(granted)) => leases.extend(granted),
                 Ok(refused) => {
-                    self.give_back(leases.iter().map(|lease: &Lease| &lease.name))
+                    self.give_back(leases.iter().map(|lease| &lease.name))
                         .await?;
                     return Ok(refused);
                 }
@@ -101,7 +100,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Turns a grant into something to hold, unless it came too late to be believed in.
-    pub(super) fn granted(mut self, leases: smallvec::SmallVec<[Lease; 1]>) -> Result<Granted> {
+    pub(super) fn granted(&mut self, leases: Leases) -> Result<Granted> {
         if leases.len() != self.request.names.as_slice().len() {
             return Err(unanswered());
         }
@@ -110,7 +109,8 @@ impl<'a> Attempt<'a> {
             .map(|lease| lease.ttl)
             .min()
             .unwrap_or_default();
-        if self.shared.clock.now() >= deadline(self.t0, ttl) {
+        let deadline = deadline(self.t0, ttl);
+        if self.shared.clock.now() >= deadline {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 format!("the store took so long that a lease of {ttl:?} was already over; use a longer ttl"),
@@ -124,7 +124,7 @@ impl<'a> Attempt<'a> {
             holder: self.request.holder.clone(),
             leases,
             t0: self.t0,
-            ttl,
+            deadline,
         })
     }
 

@@ -13,7 +13,7 @@ use super::hold::{Hold, LostCause, State};
 use super::renew;
 use super::scope::Scope;
 use super::shared::unanswered;
-use crate::backend::{Names, Release, Released};
+use crate::backend::{Names, Release, Released, Releases};
 use crate::background::Withdrawal;
 use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -167,9 +167,9 @@ enum Share {
 }
 
 impl Guard {
-    pub(super) fn new(hold: &Arc<Hold>, scope: Option<Scope>) -> Self {
+    pub(super) fn new(hold: Arc<Hold>, scope: Option<Scope>) -> Self {
         Self {
-            held: Held::of(hold),
+            held: Held(hold),
             scope,
             share: Share::Counted,
         }
@@ -323,7 +323,7 @@ impl Guard {
     /// Gives up this guard's share, and says whether the lease is now to be ended.
     fn is_last(&mut self) -> bool {
         if self.share == Share::Counted {
-            let last = self.held.0.depth.fetch_sub(1, Ordering::AcqRel) == 1;
+            let last = self.held.0.leave(self.scope.is_some());
             self.share = if last { Share::Last } else { Share::Gone };
         }
         self.share == Share::Last
@@ -345,7 +345,7 @@ impl Guard {
 }
 
 /// Ends the leases of a hold in reverse, as several locks always are; one answer per name.
-async fn release(hold: &Hold) -> Result<Vec<Released>> {
+async fn release(hold: &Hold) -> Result<Releases> {
     let store = &hold.shared.backend;
     if let [(name, token)] = hold.leases.as_slice() {
         return store
@@ -360,7 +360,7 @@ async fn release(hold: &Hold) -> Result<Vec<Released>> {
         };
         return store.release(&request).await;
     }
-    let mut answers = Vec::with_capacity(hold.leases.len());
+    let mut answers = Releases::with_capacity(hold.leases.len());
     for (name, token) in grants {
         answers.extend(
             store

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::attempt::Attempt;
 use super::deadline::{check_max_hold, lock_ttl, renewal_interval};
 use super::event::{LockEvent, NotAcquired};
 use super::guard::{Guard, Held, lost, withdraw_in_background};
-use super::hold::{Care, Granted, Hold};
+use super::hold::{Care, Hold, Leases};
 use super::scope::Scope;
 use super::shared::Shared;
 use super::wait::{Patience, try_now, wait};
@@ -221,13 +222,16 @@ impl Lock {
             deadline,
             cancel: spec.cancel.as_ref(),
         };
-        let granted = match self.request(spec) {
-            Ok(request) => wait(&self.shared, request, patience).await,
+        let acquired = match self.request(spec) {
+            Ok(request) => {
+                let mut attempt = Attempt::new(&self.shared, request);
+                wait(&mut attempt, patience)
+                    .await
+                    .and_then(|leases| outcome.acquired(&mut attempt, leases))
+            }
             Err(error) => Err(error),
         };
-        granted
-            .and_then(|granted| outcome.acquired(granted))
-            .map_err(|error| outcome.failed(error))
+        acquired.map_err(|error| outcome.failed(error))
     }
 
     /// Takes the lock if it is free right now.
@@ -249,20 +253,20 @@ impl Lock {
         }
         let mut outcome = Outcome::new(self, spec);
         let answer = match self.request(spec) {
-            Ok(request) => try_now(&self.shared, request).await,
+            Ok(request) => {
+                let mut attempt = Attempt::new(&self.shared, request);
+                match try_now(&mut attempt).await {
+                    Ok(Ok(leases)) => outcome.acquired(&mut attempt, leases).map(Ok),
+                    Ok(Err(blocked)) => {
+                        outcome.refused(refusal);
+                        Ok(Err(blocked))
+                    }
+                    Err(error) => Err(error),
+                }
+            }
             Err(error) => Err(error),
         };
-        match answer {
-            Ok(Ok(granted)) => outcome
-                .acquired(granted)
-                .map(Ok)
-                .map_err(|error| outcome.failed(error)),
-            Ok(Err(blocked)) => {
-                outcome.refused(refusal);
-                Ok(Err(blocked))
-            }
-            Err(error) => Err(outcome.failed(error)),
-        }
+        answer.map_err(|error| outcome.failed(error))
     }
 
     /// The guard of a new hold, which is looked after from now on.
@@ -281,7 +285,7 @@ impl Lock {
             });
         }
         let scope = self.spec.as_ref().ok().and_then(|spec| spec.scope.clone());
-        Guard::new(&hold, scope)
+        Guard::new(hold, scope)
     }
 
     fn taken(&self, blocked: Blocked) -> Error {
@@ -305,7 +309,8 @@ impl Lock {
         let Some(hold) = spec.names.as_slice().iter().find_map(held) else {
             return Ok(None);
         };
-        let guard = Guard::new(&hold, Some(scope.clone()));
+        let guard = Guard::new(hold, Some(scope.clone()));
+        let hold = guard.hold();
         let same_names = hold
             .leases
             .iter()
@@ -327,12 +332,8 @@ impl Lock {
             return Err(self.unsupported("shared locks and semaphores"));
         }
         self.shared.check_ttl(spec.ttl)?;
-        let mut request = Acquire::new(
-            spec.names.clone(),
-            Holder::random(),
-            spec.owner.clone(),
-            spec.ttl,
-        );
+        let holder = Holder::random();
+        let mut request = Acquire::new(spec.names.clone(), holder, spec.owner.clone(), spec.ttl);
         request.mode = spec.mode;
         request.units = spec.units;
         request.limit = spec.limit.get();
@@ -389,7 +390,8 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    fn acquired(&mut self, granted: Granted) -> Result<Guard> {
+    fn acquired(&mut self, attempt: &mut Attempt<'_>, leases: Leases) -> Result<Guard> {
+        let granted = attempt.granted(leases)?;
         let hold = Hold::new(&self.lock.shared, granted, self.spec.care());
         // Looked at after the hold is on the roster: a shutdown either finds it there or is seen here.
         if let Err(closed) = self.lock.shared.refuse_if_closed() {

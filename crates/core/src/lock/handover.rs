@@ -4,15 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 
+use super::deadline::deadline;
 use super::guard::{Guard, lost, withdraw_in_background};
-use super::hold::{Granted, Hold, LostCause};
+use super::hold::{Granted, Hold, Leases, LostCause};
 use super::locks::Locks;
 use crate::backend::{Names, RenewItem, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{Holder, Owner};
-use crate::lease::{Lease, Token, Ttl};
+use crate::lease::{Token, Ttl};
 use crate::name::Name;
 
 /// What another process needs to go on holding a lock. It contains the secret: treat it like a password.
@@ -84,14 +84,13 @@ impl Locks {
             return Err(failure
                 .unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
         }
-        let ttl = handover.ttl.as_duration();
         let hold = Hold::new(
             shared,
             Granted {
                 holder: heir,
                 leases,
                 t0,
-                ttl,
+                deadline: deadline(t0, handover.ttl.as_duration()),
             },
             care,
         );
@@ -109,11 +108,8 @@ impl Locks {
 }
 
 /// What was swapped, and what stood in the way of the rest.
-fn sort(
-    handover: &Handover,
-    answers: Vec<Result<Renewed>>,
-) -> (SmallVec<[Lease; 1]>, Option<Error>) {
-    let mut leases = SmallVec::new();
+fn sort(handover: &Handover, answers: Vec<Result<Renewed>>) -> (Leases, Option<Error>) {
+    let mut leases = Leases::new();
     let mut failure = None;
     for (answer, (name, _)) in answers.into_iter().zip(&handover.leases) {
         match answer {

@@ -94,16 +94,16 @@ impl LostCause {
             not_held.ended.as_ref().map(|end| &end.how),
             &not_held.current,
         ) {
-            (Some(Ending::Forced { by, reason }), _) => Self::Forced {
-                by: by.clone(),
-                reason: reason.clone(),
+            (Some(Ending::Forced(forced)), _) => Self::Forced {
+                by: forced.by.clone(),
+                reason: forced.reason.clone(),
             },
             (Some(Ending::HandedOver), _) => Self::HandedOver,
             (_, Some(by)) => Self::TakenOver {
                 by: Box::new(by.clone()),
             },
             (Some(Ending::Expired), None) => Self::Expired,
-            (Some(Ending::Released), None) => Self::Released,
+            (Some(Ending::Released | Ending::Spent), None) => Self::Released,
             (_, None) if overdue => Self::Expired,
             (_, None) => Self::Ended,
         }
@@ -142,7 +142,7 @@ pub(super) struct Hold {
 }
 
 /// The names and tokens of some leases; of one, as a rule.
-fn tokens(mut leases: SmallVec<[Lease; 1]>) -> SmallVec<[(Name, Token); 1]> {
+fn tokens(mut leases: Leases) -> SmallVec<[(Name, Token); 1]> {
     let pair = |lease: Lease| (lease.name, lease.token);
     match leases.pop() {
         Some(only) if leases.is_empty() => SmallVec::from_buf([pair(only)]),
@@ -150,14 +150,17 @@ fn tokens(mut leases: SmallVec<[Lease; 1]>) -> SmallVec<[(Name, Token); 1]> {
     }
 }
 
+/// The leases of one acquisition; one, as a rule.
+pub(super) type Leases = SmallVec<[Lease; 1]>;
+
 /// What a new [`Hold`] starts from.
 pub(super) struct Granted {
     pub(super) holder: Holder,
-    pub(super) leases: SmallVec<[Lease; 1]>,
+    pub(super) leases: Leases,
     /// Read before the request that granted it left.
     pub(super) t0: Moment,
-    /// How long the lease lasts from then on.
-    pub(super) ttl: Duration,
+    /// Up to when it may be believed in.
+    pub(super) deadline: Moment,
 }
 
 /// How a [`Hold`] is to be looked after.
@@ -196,7 +199,7 @@ impl Hold {
             seat: shared.roster.seat(weak, spread),
             depth: AtomicU32::new(1),
             phase: AtomicU8::new(HELD),
-            deadline: AtomicU64::new(deadline(granted.t0, granted.ttl).as_nanos()),
+            deadline: AtomicU64::new(granted.deadline.as_nanos()),
             next_renewal: AtomicU64::new(renewal.as_nanos()),
             expires_at: AtomicU64::new(expires_at.unwrap_or_default()),
             cause: OnceLock::new(),
@@ -296,6 +299,15 @@ impl Hold {
         (self.phase.load(Ordering::Acquire) == LOST).then(|| self.cause())
     }
 
+    /// One guard less; says whether it was the last. Only guards of a scope can be more than one.
+    pub(super) fn leave(&self, scoped: bool) -> bool {
+        if scoped {
+            return self.depth.fetch_sub(1, Ordering::AcqRel) == 1;
+        }
+        self.depth.store(0, Ordering::Release);
+        true
+    }
+
     /// Ends the belief in the lease before its release leaves.
     pub(super) fn begin_release(&self) {
         let begun = self
@@ -372,13 +384,10 @@ impl Hold {
 
     /// Marks the lease as given up, so that nobody releases it again, and tells the hooks unless it was lost before.
     pub(super) fn finish(&self, outcome: ReleaseOutcome<'_>) {
-        let released = self
-            .phase
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
-                (phase < LOST).then_some(RELEASED)
-            });
-        if released.is_ok() {
-            self.notify();
+        self.begin_release();
+        // From here on only the guard that began it moves the phase on, and onlookers took it for released before.
+        if self.phase.load(Ordering::Acquire) == ENDING {
+            self.phase.store(RELEASED, Ordering::Release);
             self.tell_released(outcome);
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::attempt::Attempt;
 use super::guard::{Guard, Held, lost};
 use super::handle::Lock;
+use super::hold::Hold;
 use super::line::Place;
 use super::run::RunError;
 use super::shared::Shared;
@@ -141,8 +142,7 @@ impl Idempotent {
             onlooker.arm(spec.names.first()).await?;
             let blocked = match attempt.ask(false).await? {
                 Acquired::Granted(leases) => {
-                    let hold =
-                        super::hold::Hold::new(shared, attempt.granted(leases)?, spec.care());
+                    let hold = Hold::new(shared, attempt.granted(leases)?, spec.care());
                     return Ok(Found::Ours(self.lock.guard(hold, started)));
                 }
                 Acquired::Held(blocked) => blocked.into_iter().next(),

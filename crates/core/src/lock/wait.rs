@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
 use super::event::LockEvent;
-use super::hold::Granted;
+use super::hold::Leases;
 use super::line::{Place, Signal};
 use super::shared::{Shared, closed};
 use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Watch};
@@ -40,11 +40,7 @@ impl Patience<'_> {
 }
 
 /// Takes the names now, or says who has them.
-pub(super) async fn try_now(
-    shared: &Arc<Shared>,
-    request: Acquire,
-) -> Result<Result<Granted, Blocked>> {
-    let mut attempt = Attempt::new(shared, request);
+pub(super) async fn try_now(attempt: &mut Attempt<'_>) -> Result<Result<Leases, Blocked>> {
     let answer = match attempt.ask(false).await {
         Err(error) if planted(Bug::TimeoutAsRefusal) && error.kind() == ErrorKind::Timeout => {
             return Ok(Err(refusal_made_up(&attempt.request)));
@@ -52,7 +48,7 @@ pub(super) async fn try_now(
         answer => answer?,
     };
     match answer {
-        Acquired::Granted(leases) => attempt.granted(leases).map(Ok),
+        Acquired::Granted(leases) => Ok(Ok(leases)),
         Acquired::Held(blocked) => Ok(Err(first(blocked)?)),
         Acquired::Queued(queued) => Ok(Err(queued.blocked)),
     }
@@ -71,31 +67,27 @@ fn refusal_made_up(request: &Acquire) -> Blocked {
 }
 
 /// Takes the names as soon as they can be had.
-pub(super) async fn wait(
-    shared: &Arc<Shared>,
-    request: Acquire,
-    patience: Patience<'_>,
-) -> Result<Granted> {
-    let mut attempt = Attempt::new(shared, request);
+pub(super) async fn wait(attempt: &mut Attempt<'_>, patience: Patience<'_>) -> Result<Leases> {
+    let shared = attempt.shared;
     let mut blocked = None;
     if !shared.expects_contention() && !shared.line.is_waited_for(attempt.request.names.first()) {
         match at_once_or_within(shared, &patience, attempt.ask(false)).await? {
-            Acquired::Granted(leases) => return attempt.granted(leases),
+            Acquired::Granted(leases) => return Ok(leases),
             Acquired::Held(by) => blocked = Some(worth_waiting(shared, first(by)?)?),
             Acquired::Queued(queued) => blocked = Some(queued.blocked),
         }
         shared.saw_contention(true);
     }
     // Boxed, so that those who need not wait do not carry the room for it around.
-    Box::pin(stand_in_line(shared, attempt, patience, blocked)).await
+    Box::pin(stand_in_line(attempt, patience, blocked)).await
 }
 
 async fn stand_in_line(
-    shared: &Arc<Shared>,
-    attempt: Attempt<'_>,
+    attempt: &mut Attempt<'_>,
     patience: Patience<'_>,
     blocked: Option<Blocked>,
-) -> Result<Granted> {
+) -> Result<Leases> {
+    let shared = attempt.shared;
     let name = attempt.request.names.first().clone();
     let holder = attempt.request.holder.digest();
     let place = match attempt.request.names.single() {
@@ -115,19 +107,18 @@ async fn stand_in_line(
     };
     match waiter.stand().await? {
         Some(leases) => {
-            let granted = waiter.attempt.granted(leases);
             waiter.place.served();
-            granted
+            Ok(leases)
         }
         None => Err(waiter.not_acquired()),
     }
 }
 
-struct Waiter<'a> {
-    shared: &'a Arc<Shared>,
+struct Waiter<'a, 's> {
+    shared: &'s Arc<Shared>,
     patience: Patience<'a>,
     place: Place,
-    attempt: Attempt<'a>,
+    attempt: &'a mut Attempt<'s>,
     /// Who was last seen in the way.
     blocked: Option<Blocked>,
     /// When our ticket ends, as the store last said.
@@ -136,8 +127,6 @@ struct Waiter<'a> {
     stumbles: u32,
 }
 
-type Leases = smallvec::SmallVec<[Lease; 1]>;
-
 /// What ended a pause.
 enum Pause {
     Signal(Signal),
@@ -145,7 +134,7 @@ enum Pause {
     Deadline,
 }
 
-impl Waiter<'_> {
+impl Waiter<'_, '_> {
     /// Waits until the names are granted; `None` once the deadline has passed.
     async fn stand(&mut self) -> Result<Option<Leases>> {
         if !self.wait_for_turn().await? {

@@ -19,7 +19,7 @@ use table::Table;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock, Timestamp};
 use crate::error::Result;
@@ -218,16 +218,16 @@ impl Backend for Memory {
         Ok(request.items.iter().map(renew).collect())
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
-        let names = Request::Release(request).distinct_names()?;
-        Ok(match names.as_slice() {
-            [name] => self.step_one(name, |record, env| {
+    async fn release(&self, request: &Release) -> Result<Releases> {
+        if let Some(name) = request.single() {
+            return Ok(self.step_one(name, |record, env| {
                 transition::release(std::slice::from_mut(record), request, env)
-            }),
-            names => self.step_many(names.iter().copied(), |records, env| {
-                transition::release(records, request, env)
-            }),
-        })
+            }));
+        }
+        let names = Request::Release(request).distinct_names()?;
+        Ok(self.step_many(names.iter().copied(), |records, env| {
+            transition::release(records, request, env)
+        }))
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {

@@ -93,10 +93,11 @@ impl Table {
         if planted(Bug::TokenResets) && entry.record.is_idle() {
             entry.record.last_token = Token::new(0);
         }
+        let idle = entry.record.is_idle();
         entry.due = due(&entry.record);
         self.earliest_due = self.earliest_due.min(entry.due);
-        self.idle = self.idle + usize::from(entry.record.is_idle()) - usize::from(was_idle);
-        if entry.record.is_blank() {
+        self.idle = self.idle + usize::from(idle) - usize::from(was_idle);
+        if idle && entry.record.is_blank() {
             self.forget(at);
         }
     }

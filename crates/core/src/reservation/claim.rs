@@ -78,7 +78,8 @@ impl Claim {
         self.end(false).await
     }
 
-    /// Ends it together with its units: what was bought has left the shelf, and the stock shrinks by as much.
+    /// Ends it together with its units: what was bought has left the shelf, and the stock shrinks by as much. Of a value
+    /// without a stock it is the same as to free it.
     ///
     /// # Errors
     /// As [`free`](Self::free).
@@ -94,7 +95,7 @@ impl Claim {
         let ended = self.try_end(spend).await;
         ended.map_err(|error| self.context(op, error))?;
         self.shared.emit(|| ReservationEvent::Freed {
-            name: self.pass.name(),
+            claim: self,
             spent: spend,
         });
         Ok(())
@@ -178,10 +179,7 @@ impl Claim {
             // None was asked for.
             Confirmed::VersionChanged(..) => return Err(unanswered()),
         }
-        self.shared.emit(|| ReservationEvent::HandedOver {
-            name: self.pass.name(),
-            entity: &heir.entity,
-        });
+        self.shared.emit(|| ReservationEvent::HandedOver { heir });
         Ok(())
     }
 

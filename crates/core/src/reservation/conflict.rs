@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::claim::Claim;
 use super::code::Code;
 use super::id::ReservationId;
 use super::key::Key;
@@ -44,10 +45,11 @@ impl ReserveOutcome {
 }
 
 /// Everything that was in the way, and nothing that would let a stranger act on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Conflict {
     /// What was taken or short, at least one.
     pub taken: Vec<Taken>,
+    pub(super) mine: Option<Box<Claim>>,
 }
 
 /// One thing that could not be had.
@@ -68,9 +70,6 @@ pub struct Taken {
     pub requested: u32,
     /// How many were free.
     pub available: u64,
-    /// Whether the caller itself has confirmed it before; known only for
-    /// [idempotent](super::Reserve::caller) requests.
-    pub mine: bool,
 }
 
 impl Taken {
@@ -83,7 +82,6 @@ impl Taken {
             of_stock: amount.limit == 0,
             requested: amount.units.get(),
             available: blocked.free_units,
-            mine: false,
         })
     }
 }
@@ -112,10 +110,11 @@ impl Conflict {
         self.taken.first().and_then(|taken| taken.expires_at)
     }
 
-    /// Whether all of it was confirmed by this very caller before, so that there is nothing left to do.
+    /// What this very caller has confirmed before, if that is all of what it asks for now: nothing is left to do.
+    /// Known only of an [idempotent](super::Reserve::caller) request.
     #[must_use]
-    pub fn is_mine(&self) -> bool {
-        !self.taken.is_empty() && self.taken.iter().all(|taken| taken.mine)
+    pub fn mine(&self) -> Option<&Claim> {
+        self.mine.as_deref()
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a manager tells its hooks.
 
+use super::claim::Claim;
 use super::conflict::Conflict;
+use super::found::Found;
 use super::reserved::Reservation;
 use super::sweeper::ExpiredReservation;
 use crate::error::Error;
-use crate::name::Name;
 
 /// Something that happened to a reservation.
 ///
@@ -42,17 +43,22 @@ pub enum ReservationEvent<'a> {
     },
     /// A confirmed value was freed.
     Freed {
-        /// The (first) name.
-        name: &'a Name,
+        /// What was claimed.
+        claim: &'a Claim,
         /// Whether its units are gone for good.
         spent: bool,
     },
     /// A confirmed value changed hands.
     HandedOver {
-        /// The (first) name.
-        name: &'a Name,
-        /// What it belongs to from now on.
-        entity: &'a str,
+        /// The claim as it is from now on.
+        heir: &'a Claim,
+    },
+    /// A reservation or a confirmed value was ended by force.
+    Forced {
+        /// What it was.
+        found: &'a Found,
+        /// Why.
+        reason: &'a str,
     },
     /// A sweep of the background task is through.
     Swept {

@@ -9,7 +9,7 @@ use super::notes::Notes;
 use super::shared::Shared;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::holder::{HolderDigest, Owner};
+use crate::holder::Owner;
 use crate::lease::{Kind, Token, Units};
 use crate::record::{Claim, End, Ending, Grant, Record};
 
@@ -163,7 +163,7 @@ impl Found {
             .claims
             .iter()
             .map(|claim| blank.clone().claimed(claim));
-        let end = record.last_end.as_deref();
+        let end = record.last_end.as_ref();
         let ended = end.and_then(|end| blank.clone().ended(end));
         grants.chain(claims).chain(ended).collect()
     }
@@ -200,7 +200,7 @@ impl Found {
     /// A grant that became a claim, or changed hands, has not ended.
     fn ended(self, end: &End) -> Option<Self> {
         let status = match &end.how {
-            Ending::Released | Ending::Forced { .. } => ReservationStatus::Released,
+            Ending::Released | Ending::Spent | Ending::Forced(_) => ReservationStatus::Released,
             Ending::Expired => ReservationStatus::Expired,
             Ending::Confirmed | Ending::HandedOver => return None,
         };
@@ -212,9 +212,4 @@ impl Found {
             ..self
         })
     }
-}
-
-/// Whether this holder has confirmed something of a record.
-pub(super) fn has_claim(record: &Record, holder: HolderDigest) -> bool {
-    record.claims.iter().any(|claim| claim.holder == holder)
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::builder::ReservationsBuilder;
 use super::claim::Claim;
 use super::conflict::ReserveOutcome;
+use super::event::ReservationEvent;
+use super::found::Found;
 use super::pass::Pass;
 use super::request::Reserve;
-use super::reserved::Reservation;
+use super::reserved::{Reservation, unanswered};
 use super::shared::Shared;
-use crate::backend::{Backend, IntoStore};
+use crate::backend::{Backend, IntoStore, Release, Released};
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
 
@@ -101,6 +103,31 @@ impl Reservations {
     ) -> Result<ReserveOutcome> {
         let request = self.request().units(kind, value, units).ttl(ttl);
         request.reserve().await
+    }
+
+    /// Ends what was found, reserved or confirmed, whoever holds it; for when its pass is lost. Says whether it was
+    /// still there.
+    ///
+    /// # Errors
+    /// If the reason is blank or too long, or the store fails.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, it is ended or not.
+    pub async fn force(&self, found: &Found, reason: &str) -> Result<bool> {
+        let shared = &self.shared;
+        let name = shared.name(&found.key)?;
+        let by = shared.owner.clone();
+        let request = Release::force(name, Some(found.token), by, reason)?;
+        let answers = shared.backend.release(&request).await?;
+        let ended = match answers.first() {
+            Some(Released::Forced(holdings)) => !holdings.is_empty(),
+            Some(_) => false,
+            None => return Err(unanswered()),
+        };
+        if ended {
+            shared.emit(|| ReservationEvent::Forced { found, reason });
+        }
+        Ok(ended)
     }
 
     /// Goes on with a reservation whose pass was kept or came from elsewhere; no I/O.

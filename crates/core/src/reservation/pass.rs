@@ -19,10 +19,34 @@ use crate::name::Name;
 /// `to_string` and `parse` turn it into one line of text and back; see
 /// [`Reservations::resume`](super::Reservations::resume).
 #[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "WrittenPass")]
 pub struct Pass {
     pub(super) items: Vec<Item>,
     secret: [u8; 16],
     pub(super) expires_at: Timestamp,
+}
+
+/// A [`Pass`] as it is written down, by anybody.
+#[derive(Deserialize)]
+struct WrittenPass {
+    items: Vec<Item>,
+    secret: [u8; 16],
+    expires_at: Timestamp,
+}
+
+impl TryFrom<WrittenPass> for Pass {
+    type Error = Error;
+
+    fn try_from(written: WrittenPass) -> Result<Self> {
+        let names = written.items.iter().map(|item| item.name.clone());
+        // At least one, not too many, none twice.
+        Names::new(names)?;
+        Ok(Self {
+            items: written.items,
+            secret: written.secret,
+            expires_at: written.expires_at,
+        })
+    }
 }
 
 /// One thing that is reserved.
@@ -118,9 +142,8 @@ impl FromStr for Pass {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("this is not the pass of a reservation");
-        let pass: Self = serde_json::from_str(text).map_err(|error| wrong().with_source(error))?;
-        Names::new(pass.items.iter().map(|item| item.name.clone()))?;
-        Ok(pass)
+        serde_json::from_str(text).map_err(|error| {
+            Error::invalid("this is not the pass of a reservation").with_source(error)
+        })
     }
 }

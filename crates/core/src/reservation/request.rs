@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::claim::Claim;
 use super::code::Code;
 use super::conflict::{Conflict, ReserveOutcome, Taken};
 use super::event::ReservationEvent;
-use super::found::has_claim;
 use super::key::is_blank;
 use super::limits::checked_ttl;
 use super::notes::Notes;
@@ -14,10 +14,12 @@ use super::pass::{Item, Pass};
 use super::reserved::Reservation;
 use super::shared::Shared;
 use crate::backend::{Acquire, Acquired, Amount, Blocked, BlockedBy, MAX_NAMES, Names, Own};
+use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::holder::Holder;
 use crate::lease::{Kind, Lease, ONE_UNIT, Units};
 use crate::name::Name;
+use crate::record;
 
 /// A wish to reserve; made by [`Reservations::request`](super::Reservations::request).
 ///
@@ -201,19 +203,45 @@ impl Reserve {
 
     async fn conflict(&self, request: &Acquire, blocked: &[Blocked]) -> Result<Conflict> {
         let wishes = self.wishes.as_deref().unwrap_or_default();
-        let mut taken = Vec::with_capacity(blocked.len());
-        for blocked in blocked {
-            let Some(mut one) = Taken::of(blocked, amount_of(wishes, &blocked.name)) else {
-                return Err(senseless());
+        let taken = |blocked: &Blocked| Taken::of(blocked, amount_of(wishes, &blocked.name));
+        let taken: Option<Vec<_>> = blocked.iter().map(taken).collect();
+        // Only a caller that is known by its secret can have been here before.
+        let all_confirmed = blocked.len() == request.names.as_slice().len()
+            && blocked.iter().all(|blocked| blocked.by == BlockedBy::Claim);
+        let mine = if self.caller.is_some() && all_confirmed {
+            self.own_claim(request).await?
+        } else {
+            None
+        };
+        Ok(Conflict {
+            taken: taken.ok_or_else(senseless)?,
+            mine: mine.map(Box::new),
+        })
+    }
+
+    /// What this holder has confirmed of all the names, if it has.
+    async fn own_claim(&self, request: &Acquire) -> Result<Option<Claim>> {
+        let (mut items, mut entity) = (Vec::new(), None);
+        for name in request.names.as_slice() {
+            let record = self.shared.backend.get(name).await?;
+            let own = |claim: &&record::Claim| claim.holder == request.holder.digest();
+            let claim = record
+                .as_ref()
+                .and_then(|record| record.claims.iter().find(own));
+            let (Some(claim), Some(key)) = (claim, Shared::key_of(name)) else {
+                return Ok(None);
             };
-            // Only a caller that is known by its secret can have been here before.
-            if self.caller.is_some() && blocked.by == BlockedBy::Claim {
-                let record = self.shared.backend.get(&blocked.name).await?;
-                one.mine = record.is_some_and(|r| has_claim(&r, request.holder.digest()));
-            }
-            taken.push(one);
+            items.push(Item {
+                name: name.clone(),
+                key,
+                token: claim.token,
+                units: claim.units,
+            });
+            entity.get_or_insert_with(|| claim.entity.clone());
         }
-        Ok(Conflict { taken })
+        let pass = Pass::new(items, &request.holder, Timestamp::NEVER);
+        let entity = entity.unwrap_or_default();
+        Ok(Some(Claim::new(self.shared.clone(), pass, &entity)))
     }
 }
 

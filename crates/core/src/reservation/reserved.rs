@@ -103,7 +103,7 @@ impl Reservation {
         self.confirm_if(entity, None).await
     }
 
-    /// As [`confirm`](Self::confirm), if the (every) record still has this version; see
+    /// As [`confirm`](Self::confirm), for one value whose record must still have this version; see
     /// [`Found::version`](super::Found::version).
     ///
     /// # Errors
@@ -124,6 +124,11 @@ impl Reservation {
     async fn try_confirm(&self, entity: &str, version: Option<u64>) -> Result<Claim> {
         check_entity(entity)?;
         self.refuse_if_ended()?;
+        if version.is_some() && self.pass.items.len() > 1 {
+            return Err(Error::invalid(
+                "several values have several versions; confirm them without one",
+            ));
+        }
         let mut request = Confirm::all(self.pass.tokens(), self.pass.holder(), entity)?;
         request.expect_version = version;
         match self.shared.backend.confirm(&request).await? {

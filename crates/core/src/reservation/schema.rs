@@ -42,7 +42,13 @@ pub const FIELDS: &[Field] = &[
     field("confirmed_at", true, "when it was confirmed"),
     field("ended_at", true, "when it was released or ran out"),
     field("correlation", true, "ties it to a request or a saga"),
-    field("units", false, "how many units it takes"),
+    field("text", true, "anything else it says about itself"),
+    field("owner", true, "the label of who made it"),
+    field(
+        "units",
+        true,
+        "how many units it takes; none once it has ended",
+    ),
     field("token", false, "larger for every new reservation of a key"),
     field(
         "version",

@@ -63,7 +63,9 @@ impl Reservations {
     /// # Cancel safety
     /// Dropped midway, it is set or not.
     pub async fn set_stock(&self, kind: &str, value: &str, units: u32) -> Result<()> {
-        self.put_stock(kind, value, units, None).await.map(drop)
+        self.put_stock(kind, value, Some(units), None)
+            .await
+            .map(drop)
     }
 
     /// As [`set_stock`](Self::set_stock), if the record still has this version. Gives the new version.
@@ -80,7 +82,8 @@ impl Reservations {
         units: u32,
         version: u64,
     ) -> Result<u64> {
-        match self.put_stock(kind, value, units, Some(version)).await? {
+        let set = self.put_stock(kind, value, Some(units), Some(version));
+        match set.await? {
             CapacitySet::Set(version) => Ok(version),
             CapacitySet::VersionChanged(now) => Err(Code::VersionChanged.error(format!(
                 "the record has version {now} by now, not {version}"
@@ -102,7 +105,7 @@ impl Reservations {
             let before = self.stock(kind, value).await?;
             let after = i64::from(before.units.unwrap_or_default()).saturating_add(by);
             let after = u32::try_from(after).map_err(|_| out_of_range(before, by))?;
-            let set = self.put_stock(kind, value, after, Some(before.version));
+            let set = self.put_stock(kind, value, Some(after), Some(before.version));
             if let CapacitySet::Set(_) = set.await? {
                 return Ok(after);
             }
@@ -113,18 +116,29 @@ impl Reservations {
         ))
     }
 
+    /// Forgets that there is a stock: nothing can be reserved by units until one is set again.
+    ///
+    /// # Errors
+    /// As [`stock`](Self::stock).
+    ///
+    /// # Cancel safety
+    /// Dropped midway, it is forgotten or not.
+    pub async fn clear_stock(&self, kind: &str, value: &str) -> Result<()> {
+        self.put_stock(kind, value, None, None).await.map(drop)
+    }
+
     async fn put_stock(
         &self,
         kind: &str,
         value: &str,
-        units: u32,
+        units: Option<u32>,
         expect_version: Option<u64>,
     ) -> Result<CapacitySet> {
         let shared = self.shared();
         shared.check_quantities()?;
         let request = SetCapacity {
             name: shared.name(&shared.key(kind, value)?)?,
-            units: Some(units),
+            units,
             expect_version,
         };
         shared.backend.set_capacity(&request).await

@@ -18,7 +18,8 @@ use crate::record::{Grant, Record, Ticket};
 /// Takes all names or none.
 ///
 /// A name is free for a request if its wish fits beside the grants and claims that are there, no lock delay runs,
-/// and nobody stands in the queue. A name this holder has already counts as free, and keeps its token. A refused request
+/// and nobody stands in the queue. A name this holder has already counts as free, and keeps its token; one it has
+/// confirmed is not free for it. A refused request
 /// that does not ask to be queued gives up the place in the queue its holder may have had.
 pub fn acquire(records: &mut [Record], request: &Acquire, env: &mut Env) -> Step<Result<Acquired>> {
     let mut events = Events::new();
@@ -101,6 +102,14 @@ fn free_for(
         } else {
             Err(other_terms(record))
         };
+    }
+    // Whoever has confirmed it and asks again, as after a restart, must not get as much once more.
+    if record
+        .claims
+        .iter()
+        .any(|claim| claim.holder == request.holder.digest())
+    {
+        return Ok(Err(BlockedBy::Claim));
     }
     let wish = Wish {
         kind: request.kind,

@@ -7,7 +7,7 @@ use crate::backend::{CapacitySet, Confirm, ConfirmFrom, Confirmed, SetCapacity};
 use crate::error::{Error, Result};
 use crate::holder::HolderDigest;
 use crate::lease::{Kind, Mode, Token};
-use crate::record::{Claim, Ending, Record};
+use crate::record::{Claim, End, Ending, Record};
 
 /// Turns all named grants into claims, or hands all named claims over, or does nothing.
 pub fn confirm(
@@ -113,11 +113,20 @@ fn hand_over(record: &mut Record, token: Token, request: &Confirm, env: &Env) {
         return;
     };
     let claim = &mut record.claims.make()[at];
+    let before = claim.holder;
     claim.holder = heir.holder.digest();
     claim.owner = heir.owner.clone();
     claim.entity.clone_from(&request.entity);
     if request.metadata.is_some() {
         claim.metadata.clone_from(&request.metadata);
+    }
+    if before != heir.holder.digest() {
+        record.last_end = Some(End {
+            how: Ending::HandedOver,
+            holder: before,
+            token,
+            at: env.now,
+        });
     }
     touch(record, env);
 }

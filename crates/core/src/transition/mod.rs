@@ -20,7 +20,7 @@ pub(crate) use settle::run_out;
 pub use settle::{Settled, settle};
 
 use crate::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, InboxId, Release, Released,
+    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, InboxId, Release, Releases,
     RenewItem, Renewed, SetCapacity, What, Withdraw, Withdrawn,
 };
 use crate::clock::Timestamp;
@@ -101,7 +101,7 @@ pub enum Outcome {
     /// To a renewal.
     Renewed(Renewed),
     /// To a release, one per name.
-    Released(Vec<Released>),
+    Released(Releases),
     /// To a confirmation.
     Confirmed(Confirmed),
     /// To a withdrawal.
@@ -135,9 +135,6 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn names(&self) -> SmallVec<[&'a Name; 1]> {
         match *self {
-            Self::Release(Release::Grants { grants: items, .. }) if items.len() == 1 => {
-                SmallVec::from_buf([&items[0].0])
-            }
             Self::Acquire(request) => request.names.as_slice().iter().collect(),
             Self::Renew(item) => SmallVec::from_buf([&item.name]),
             Self::Release(

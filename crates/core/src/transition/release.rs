@@ -1,15 +1,15 @@
 //! Ending grants: by their holder, by withdrawal, by force.
 
-use super::settle::{end_of, move_up, remember, settle};
+use super::settle::{end_of, move_up, settle};
 use super::{Env, Events, Step, touch};
-use crate::backend::{Holding, NotHeld, Release, Released, Withdraw, Withdrawn};
+use crate::backend::{Holding, NotHeld, Release, Released, Releases, Withdraw, Withdrawn};
 use crate::holder::HolderDigest;
 use crate::lease::Token;
-use crate::record::{Claim, End, Ending, Record};
+use crate::record::{Claim, End, Ending, Forced, Record};
 use crate::seeded::{Bug, planted};
 
 /// Ends exactly what the request names; one answer per name.
-pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step<Vec<Released>> {
+pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step<Releases> {
     let mut events = Events::new();
     for record in records.iter_mut() {
         settle(record, env, &mut events);
@@ -28,10 +28,10 @@ pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step
         Release::Force {
             token, by, reason, ..
         } => {
-            let how = Ending::Forced {
+            let how = Ending::Forced(Box::new(Forced {
                 by: by.clone(),
                 reason: reason.clone(),
-            };
+            }));
             records
                 .iter_mut()
                 .map(|record| force(record, *token, &how, env, &mut events))
@@ -41,11 +41,14 @@ pub fn release(records: &mut [Record], request: &Release, env: &mut Env) -> Step
     Step { outcome, events }
 }
 
-fn each<'a, N: 'a>(
+fn each<N>(
     records: &mut [Record],
-    items: impl IntoIterator<Item = &'a (N, Token)>,
+    items: &[(N, Token)],
     mut end: impl FnMut(&mut Record, Token) -> Released,
-) -> Vec<Released> {
+) -> Releases {
+    if let ([record], [(_, token)]) = (&mut *records, items) {
+        return Releases::from_buf([end(record, *token)]);
+    }
     records
         .iter_mut()
         .zip(items)
@@ -65,7 +68,7 @@ fn release_grant(
         by_owner_only || (grant.holder == holder && grant.token == token)
     };
     let Some(at) = record.grants.iter().position(named) else {
-        return ended_or_not_held(record, holder, token);
+        return ended_or_not_held(record, holder, token, &Ending::Released);
     };
     end_grant(record, at, Ending::Released, env);
     move_up(record, env, events);
@@ -73,12 +76,14 @@ fn release_grant(
 }
 
 /// A release that was done already gets the same answer again.
-fn ended_or_not_held(record: &Record, holder: HolderDigest, token: Token) -> Released {
+fn ended_or_not_held(
+    record: &Record,
+    holder: HolderDigest,
+    token: Token,
+    how: &Ending,
+) -> Released {
     match ended(record, holder, Some(token)) {
-        Some(End {
-            how: Ending::Released,
-            ..
-        }) => Released::Released,
+        Some(end) if end.how == *how => Released::Released,
         _ => Released::NotHeld(not_held(record, holder, Some(token))),
     }
 }
@@ -91,23 +96,25 @@ fn release_claim(
     env: &mut Env,
     events: &mut Events,
 ) -> Released {
+    let how = if spend {
+        Ending::Spent
+    } else {
+        Ending::Released
+    };
     let named = |claim: &&Claim| claim.holder == holder && claim.token == token;
     let Some(units) = record.claims.iter().find(named).map(|claim| claim.units) else {
-        return ended_or_not_held(record, holder, token);
+        return ended_or_not_held(record, holder, token, &how);
     };
     record.claims.retain(|claim| !named(&claim));
     if let (true, Some(capacity)) = (spend, &mut record.capacity) {
         *capacity = capacity.saturating_sub(units.get());
     }
-    remember(
-        record,
-        End {
-            how: Ending::Released,
-            holder,
-            token,
-            at: env.now,
-        },
-    );
+    record.last_end = Some(End {
+        how,
+        holder,
+        token,
+        at: env.now,
+    });
     touch(record, env);
     move_up(record, env, events);
     Released::Released
@@ -149,15 +156,12 @@ fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Op
         .find(|claim| claim.token == token)?
         .clone();
     record.claims.retain(|claim| claim.token != token);
-    remember(
-        record,
-        End {
-            how: how.clone(),
-            holder: claim.holder,
-            token,
-            at: env.now,
-        },
-    );
+    record.last_end = Some(End {
+        how: how.clone(),
+        holder: claim.holder,
+        token,
+        at: env.now,
+    });
     touch(record, env);
     Some(Holding {
         owner: claim.owner,
@@ -172,8 +176,9 @@ fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Op
 }
 
 pub(super) fn end_grant(record: &mut Record, at: usize, how: Ending, env: &Env) {
-    let grant = record.grants.remove(at);
-    remember(record, end_of(&grant, how, env.now));
+    let end = end_of(&record.grants[at], how, env.now);
+    record.last_end = Some(end);
+    record.grants.remove(at);
     touch(record, env);
 }
 
@@ -223,7 +228,7 @@ fn give_back(record: &mut Record, holder: HolderDigest, env: &Env) -> usize {
 fn ended(record: &Record, holder: HolderDigest, token: Option<Token>) -> Option<&End> {
     record
         .last_end
-        .as_deref()
+        .as_ref()
         .filter(|end| end.holder == holder && token.is_none_or(|token| end.token == token))
 }
 
@@ -231,7 +236,7 @@ fn ended(record: &Record, holder: HolderDigest, token: Option<Token>) -> Option<
 fn ended_with(record: &Record, token: Token) -> Option<End> {
     record
         .last_end
-        .as_deref()
+        .as_ref()
         .filter(|end| end.token == token)
         .cloned()
 }

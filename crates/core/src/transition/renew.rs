@@ -2,7 +2,7 @@
 
 use super::acquire::{describe, lease};
 use super::release::not_held;
-use super::settle::{end_of, remember, settle};
+use super::settle::{end_of, settle};
 use super::{Env, Events, Step, tell_change, touch};
 use crate::backend::outcome::Queued;
 use crate::backend::{Blocked, BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
@@ -50,7 +50,7 @@ fn renew_grant(record: &mut Record, item: &RenewItem, env: &Env, events: &mut Ev
         let end = end_of(grant, Ending::HandedOver, env.now);
         grant.holder = heir.holder.digest();
         grant.owner = heir.owner.clone();
-        remember(record, end);
+        record.last_end = Some(end);
     }
     let grant = &mut record.grants[at];
     let text_changed = item.metadata.is_some() && grant.metadata != item.metadata;

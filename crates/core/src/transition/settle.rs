@@ -58,8 +58,8 @@ fn expire_grants(record: &mut Record, now: Timestamp) -> usize {
         live
     });
     record.quarantined_until = quarantine;
-    if let Some(end) = last {
-        remember(record, end);
+    if last.is_some() {
+        record.last_end = last;
     }
     before - record.grants.len()
 }
@@ -79,14 +79,6 @@ pub(super) fn end_of(grant: &Grant, how: Ending, at: Timestamp) -> End {
         holder: grant.holder,
         token: grant.token,
         at,
-    }
-}
-
-/// Keeps the latest end, in the room of the one before.
-pub(super) fn remember(record: &mut Record, end: End) {
-    match &mut record.last_end {
-        Some(slot) => **slot = end,
-        empty => *empty = Some(Box::new(end)),
     }
 }
 

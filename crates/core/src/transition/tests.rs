@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::backend::{BlockedBy, InboxId, Names, Own};
+use crate::backend::{BlockedBy, InboxId, Names, Own, Released};
 use crate::holder::{Holder, Owner};
 use crate::lease::{Ttl, Units};
 use crate::record::Ending;
@@ -57,7 +57,7 @@ impl World {
         self.acquire(&request)
     }
 
-    fn release(&mut self, holder: &Holder, token: Token) -> Step<Vec<Released>> {
+    fn release(&mut self, holder: &Holder, token: Token) -> Step<Releases> {
         let request = Release::grant(self.record.name.clone(), holder.clone(), token);
         release(
             std::slice::from_mut(&mut self.record),
@@ -121,7 +121,7 @@ fn a_late_release_of_an_older_token_ends_nothing() {
     let new = world.take(&a);
     assert!(new > old);
     // The same answer as the first time, and no effect on the newer grant.
-    assert_eq!(world.release(&a, old).outcome, [Released::Released]);
+    assert_eq!(*world.release(&a, old).outcome, [Released::Released]);
     assert_eq!(world.record.grants[0].token, new);
 }
 
@@ -266,7 +266,7 @@ fn a_repeated_release_gets_the_same_answer() {
     let (mut world, (a, _)) = (World::new(), two());
     let token = world.take(&a);
     for _ in 0..2 {
-        assert_eq!(world.release(&a, token).outcome, [Released::Released]);
+        assert_eq!(*world.release(&a, token).outcome, [Released::Released]);
     }
     assert_eq!(
         world.record.last_end.as_ref().unwrap().how,

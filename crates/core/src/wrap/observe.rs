@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Released, Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, Result};
@@ -213,7 +213,7 @@ impl<B: Backend> Backend for Observe<B> {
             .await
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         self.observe("release", self.inner.release(request), |a| released(a))
             .await
     }

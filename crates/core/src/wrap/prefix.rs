@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::backend::outcome::Queued;
 use crate::backend::{
     Acquire, Acquired, Backend, Blocked, CapacitySet, Confirm, Confirmed, Event, Inbox, List,
-    Names, Page, Release, Released, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch,
+    Names, Page, Release, Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch,
     What, Withdraw, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -102,7 +102,7 @@ impl<B: Backend> Backend for Prefix<B> {
             .map_err(|error| self.view.error_out(error))
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         let request = self.view.release_in(request)?;
         let answer = self.inner.release(&request).await;
         answer.map_err(|error| self.view.error_out(error))

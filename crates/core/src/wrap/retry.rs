@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{Effect, Error, Result};
@@ -197,7 +197,7 @@ impl<B: Backend> Backend for Retry<B> {
         self.run(Repeat::Always, || self.inner.renew(request)).await
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         let repeat = match request {
             Release::Force { token: None, .. } => Repeat::IfNothingHappened,
             _ => Repeat::Always,

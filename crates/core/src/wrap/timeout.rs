@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -120,7 +120,7 @@ impl<B: Backend> Backend for Timeout<B> {
         self.change("renew", self.inner.renew(request)).await
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         let answer = self.change("release", self.inner.release(request)).await;
         named(answer, Request::Release(request))
     }

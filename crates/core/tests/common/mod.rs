@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Released,
-    Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::lock::LocksBuilder;
 use leasehold_core::memory::Memory;
@@ -173,7 +173,7 @@ impl Backend for Yielding {
         self.around("renew", effect).await
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         if let Release::Grants { grants, .. } = request {
             self.refuse_several(grants.len())?;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Released,
+    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
     Renew, RenewMode, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::lock::LocksBuilder;
@@ -138,6 +138,12 @@ impl<T> LeftOut for Vec<T> {
     }
 }
 
+impl LeftOut for Releases {
+    fn left_out() -> Self {
+        Releases::new()
+    }
+}
+
 impl LeftOut for Acquired {
     fn left_out() -> Self {
         Acquired::Granted(Default::default())
@@ -184,7 +190,7 @@ impl Backend for Troubled {
         self.around("renew", self.inner.renew(request)).await
     }
 
-    async fn release(&self, request: &Release) -> Result<Vec<Released>> {
+    async fn release(&self, request: &Release) -> Result<Releases> {
         self.around("release", self.inner.release(request)).await
     }
 
