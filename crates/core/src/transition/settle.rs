@@ -155,6 +155,16 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
     if record.quarantined_until.is_some_and(|until| until > now) {
         return Err(BlockedBy::LockDelay);
     }
+    let too_large =
+        wish.mode == Mode::Exclusive && u64::from(wish.units.get()) > capacity(record, wish.limit);
+    let in_use = !record.grants.is_empty() || !record.claims.is_empty();
+    if !in_use {
+        return if too_large {
+            Err(BlockedBy::Capacity)
+        } else {
+            Ok(())
+        };
+    }
     let occupied = || {
         if record.grants.is_empty() {
             BlockedBy::Claim
@@ -162,8 +172,7 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
             BlockedBy::Holder
         }
     };
-    let in_use = !record.grants.is_empty() || !record.claims.is_empty();
-    if in_use && record.kind != wish.kind {
+    if record.kind != wish.kind {
         return Err(occupied());
     }
     let rival = match wish.mode {
@@ -173,7 +182,7 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
     if record.grants.iter().any(|grant| grant.mode == rival) {
         return Err(BlockedBy::Holder);
     }
-    if wish.mode == Mode::Exclusive && u64::from(wish.units.get()) > capacity(record, wish.limit) {
+    if too_large {
         return Err(BlockedBy::Capacity);
     }
     match wish.mode {
