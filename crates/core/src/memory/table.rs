@@ -38,7 +38,7 @@ impl Table {
         env: &mut Env,
         step: impl FnOnce(&mut Record, &mut Env) -> Step<T>,
     ) -> Step<T> {
-        let Some(at) = self.entries.get_index_of(name) else {
+        let Some((at, _, entry)) = self.entries.get_full_mut(name) else {
             let mut record = Record::new(name.clone());
             let step = step(&mut record, env);
             if !record.is_blank() {
@@ -46,7 +46,6 @@ impl Table {
             }
             return step;
         };
-        let entry = &mut self.entries[at];
         let was_idle = entry.record.is_idle();
         let step = step(&mut entry.record, env);
         self.account(at, was_idle);
