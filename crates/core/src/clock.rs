@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::lease::Ttl;
 use crate::sync::{Mutex, lock};
 
 /// A point on this process's suspend-aware monotonic clock.
@@ -100,6 +101,12 @@ impl Timestamp {
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
         Self(self.0.saturating_add(millis(by)))
+    }
+
+    /// When a lease of `ttl` that begins now ends.
+    #[must_use]
+    pub fn after_ttl(self, ttl: Ttl) -> Self {
+        Self(self.0.saturating_add(ttl.as_millis()))
     }
 
     /// How long after `earlier` this is; zero if it is not.

@@ -218,9 +218,20 @@ impl Record {
     #[must_use]
     pub fn due_at(&self, retention: Duration) -> Option<Timestamp> {
         if self.is_idle() {
-            let end = self.last_end.as_ref();
-            return Some(end.map_or(Timestamp::from_millis(0), |end| end.at.after(retention)));
+            Some(self.forgotten_at(retention))
+        } else {
+            self.next_end()
         }
+    }
+
+    /// When what is left of an ended record is to be forgotten.
+    pub(crate) fn forgotten_at(&self, retention: Duration) -> Timestamp {
+        let end = self.last_end.as_ref();
+        end.map_or(Timestamp::from_millis(0), |end| end.at.after(retention))
+    }
+
+    /// When the first lease, ticket or delay ends.
+    pub(crate) fn next_end(&self) -> Option<Timestamp> {
         let mut due = self.quarantined_until;
         let mut sooner = |at: Timestamp| due = Some(due.map_or(at, |due| due.min(at)));
         self.grants

@@ -396,17 +396,21 @@ impl Release {
         }
     }
 
+    /// The grants or claims it ends, each with its token; none if it is forced.
+    #[must_use]
+    pub fn items(&self) -> &[(Name, Token)] {
+        match self {
+            Self::Grants { grants: items, .. } | Self::Claims { claims: items, .. } => items,
+            Self::Force { .. } => &[],
+        }
+    }
+
     /// The only name it is about, if there is just one.
     #[must_use]
     pub fn single(&self) -> Option<&Name> {
-        match self {
-            Self::Grants { grants: items, .. } | Self::Claims { claims: items, .. } => {
-                match items.as_slice() {
-                    [(name, _)] => Some(name),
-                    _ => None,
-                }
-            }
-            Self::Force { name, .. } => Some(name),
+        match (self, self.items()) {
+            (Self::Force { name, .. }, _) | (_, [(name, _)]) => Some(name),
+            _ => None,
         }
     }
 

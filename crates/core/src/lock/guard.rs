@@ -37,13 +37,13 @@ impl Held {
 
     /// All names held, sorted, each with its fencing token.
     pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
-        self.0.leases.iter().map(|(name, token)| (name, *token))
+        self.0.leases().iter().map(|(name, token)| (name, *token))
     }
 
     /// The fencing token of the (first) name. Hand it to the resource you protect.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.0.leases[0].1
+        self.0.token()
     }
 
     /// The fencing token of the name with this key.
@@ -289,7 +289,7 @@ impl Guard {
         hold.begin_release();
         // Apart from that the store's answer counts, not our own deadline: a lease it could still end was ours to the end.
         let answers = release(hold).await.and_then(|answers| {
-            let complete = answers.len() == hold.leases.len();
+            let complete = answers.len() == hold.leases().len();
             if complete {
                 Ok(answers)
             } else {
@@ -332,7 +332,7 @@ impl Guard {
     /// Lets local waiters ask at once where the store does not hand over by itself.
     fn pass_on(&self) {
         let shared = &self.held.0.shared;
-        if !shared.can().queue && shared.line.waiters() > 0 {
+        if shared.line.waiters() > 0 && !shared.can().queue {
             self.tokens().for_each(|(name, _)| shared.line.hint(name));
         }
     }
@@ -347,24 +347,22 @@ impl Guard {
 /// Ends the leases of a hold in reverse, as several locks always are; one answer per name.
 async fn release(hold: &Hold) -> Result<Releases> {
     let store = &hold.shared.backend;
-    if let [(name, token)] = hold.leases.as_slice() {
-        return store
-            .release(&Release::grant(name.clone(), hold.holder.clone(), *token))
-            .await;
+    if hold.leases().len() == 1 {
+        return store.release(hold.release()).await;
     }
-    let grants = hold.leases.iter().rev().cloned();
+    let grants = hold.leases().iter().rev().cloned();
     if hold.shared.takes_names_together() {
         let request = Release::Grants {
-            holder: hold.holder.clone(),
+            holder: hold.holder().clone(),
             grants: grants.collect(),
         };
         return store.release(&request).await;
     }
-    let mut answers = Releases::with_capacity(hold.leases.len());
+    let mut answers = Releases::with_capacity(hold.leases().len());
     for (name, token) in grants {
         answers.extend(
             store
-                .release(&Release::grant(name, hold.holder.clone(), token))
+                .release(&Release::grant(name, hold.holder().clone(), token))
                 .await?,
         );
     }
@@ -372,7 +370,7 @@ async fn release(hold: &Hold) -> Result<Releases> {
 }
 
 fn first_loss(hold: &Hold, answers: &[Released]) -> Option<(Name, LostCause)> {
-    hold.leases
+    hold.leases()
         .iter()
         .rev()
         .zip(answers)
@@ -384,13 +382,13 @@ fn first_loss(hold: &Hold, answers: &[Released]) -> Option<(Name, LostCause)> {
 
 /// Gives back everything a hold has, in the background.
 pub(super) fn withdraw_in_background(hold: &Hold) {
-    let Ok(names) = Names::new(hold.leases.iter().map(|(name, _)| name.clone())) else {
+    let Ok(names) = Names::new(hold.leases().iter().map(|(name, _)| name.clone())) else {
         return;
     };
     let until = hold.shared.clock.now().after(hold.ttl.as_duration() * 2);
     hold.shared.keeper.withdraw(Withdrawal {
         names,
-        holder: hold.holder.clone(),
+        holder: hold.holder().clone(),
         until,
     });
 }

@@ -312,7 +312,7 @@ impl Lock {
         let guard = Guard::new(hold, Some(scope.clone()));
         let hold = guard.hold();
         let same_names = hold
-            .leases
+            .leases()
             .iter()
             .map(|(name, _)| name)
             .eq(spec.names.as_slice());
@@ -332,6 +332,7 @@ impl Lock {
             return Err(self.unsupported("shared locks and semaphores"));
         }
         self.shared.check_ttl(spec.ttl)?;
+        // First, because a name is seldom in the cache, and this is what can be done until it is.
         let holder = Holder::random();
         let mut request = Acquire::new(spec.names.clone(), holder, spec.owner.clone(), spec.ttl);
         request.mode = spec.mode;

@@ -29,8 +29,8 @@ pub struct Handover {
 impl Handover {
     pub(super) fn of(hold: &Hold) -> Self {
         Self {
-            leases: hold.leases.to_vec(),
-            secret: *hold.holder.secret(),
+            leases: hold.leases().to_vec(),
+            secret: *hold.holder().secret(),
             ttl: hold.ttl,
         }
     }

@@ -13,7 +13,7 @@ use super::event::{LockEvent, ReleaseOutcome};
 use super::guard::Held;
 use super::roster::Seat;
 use super::shared::Shared;
-use crate::backend::{Holding, NotHeld};
+use crate::backend::{Holding, NotHeld, Release};
 use crate::clock::{Moment, Timestamp};
 use crate::holder::{Holder, Owner};
 use crate::lease::{Lease, Mode, Token, Ttl, Units};
@@ -120,8 +120,8 @@ const RELEASED: u8 = 4;
 /// The shared state of one acquisition.
 pub(super) struct Hold {
     pub(super) shared: Arc<Shared>,
-    pub(super) holder: Holder,
-    pub(super) leases: SmallVec<[(Name, Token); 1]>,
+    /// What it has, as the request that gives it back: made ahead, so that a release has nothing to make.
+    release: Release,
     pub(super) ttl: Ttl,
     pub(super) mode: Mode,
     pub(super) units: Units,
@@ -186,8 +186,10 @@ impl Hold {
         let spread = granted.leases[0].name.process_hash();
         Arc::new_cyclic(|weak| Self {
             shared: shared.clone(),
-            holder: granted.holder,
-            leases: tokens(granted.leases),
+            release: Release::Grants {
+                holder: granted.holder,
+                grants: tokens(granted.leases),
+            },
             ttl: care.ttl,
             mode: care.mode,
             units: care.units,
@@ -208,8 +210,29 @@ impl Hold {
         })
     }
 
+    /// The request that gives everything back at once.
+    pub(super) fn release(&self) -> &Release {
+        &self.release
+    }
+
+    /// What is held, in the order of the names.
+    pub(super) fn leases(&self) -> &[(Name, Token)] {
+        self.release.items()
+    }
+
+    pub(super) fn holder(&self) -> &Holder {
+        match &self.release {
+            Release::Grants { holder, .. } | Release::Claims { holder, .. } => holder,
+            Release::Force { .. } => unreachable!("a hold gives back what is its own"),
+        }
+    }
+
     pub(super) fn name(&self) -> &Name {
-        &self.leases[0].0
+        &self.leases()[0].0
+    }
+
+    pub(super) fn token(&self) -> Token {
+        self.leases()[0].1
     }
 
     /// The moment after which this lease must not be believed in, also if nobody has said that it is lost.
@@ -374,8 +397,8 @@ impl Hold {
             let cause = self.cause();
             self.shared.emit(|| LockEvent::Lost {
                 name: self.name(),
-                names: self.leases.len(),
-                token: self.leases[0].1,
+                names: self.leases().len(),
+                token: self.token(),
                 held_for: self.shared.clock.now().since(self.acquired),
                 cause: &cause,
             });
@@ -395,7 +418,7 @@ impl Hold {
     pub(super) fn tell_released(&self, outcome: ReleaseOutcome<'_>) {
         self.shared.emit(|| LockEvent::Released {
             name: self.name(),
-            token: self.leases[0].1,
+            token: self.token(),
             held_for: self.shared.clock.now().since(self.acquired),
             outcome,
         });

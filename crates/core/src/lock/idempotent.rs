@@ -168,7 +168,7 @@ enum Found {
 /// Somebody who waits for a name to change without wanting to be next.
 struct Onlooker<'a> {
     shared: &'a Arc<Shared>,
-    place: Place,
+    place: Place<'a>,
     watch: Option<Watch>,
 }
 

@@ -53,6 +53,18 @@ impl Queue {
             .collect()
     }
 
+    /// Makes the first of those who stand in line an active one; the waker is to be called without the lock.
+    fn move_up(&mut self, unnoticed: bool) -> Option<Waker> {
+        let next = self.pending.pop_front()?;
+        let waker = if unnoticed {
+            None
+        } else {
+            next.note(|state| state.turn = true)
+        };
+        self.active.push(next);
+        waker
+    }
+
     fn is_empty(&self) -> bool {
         self.active.is_empty() && self.pending.is_empty() && self.onlookers.is_empty()
     }
@@ -94,7 +106,7 @@ impl Line {
     }
 
     /// Stands in line for a name.
-    pub(super) fn join(self: &Arc<Self>, name: &Name, holder: HolderDigest) -> Place {
+    pub(super) fn join(&self, name: &Name, holder: HolderDigest) -> Place<'_> {
         let slot = Slot::new(holder, SlotState::default());
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let mut shard = lock(self.shard(name));
@@ -106,7 +118,7 @@ impl Line {
             queue.pending.push_back(slot.clone());
         }
         Place {
-            line: self.clone(),
+            line: self,
             name: Some(name.clone()),
             looking_at: None,
             slot,
@@ -115,7 +127,7 @@ impl Line {
     }
 
     /// Waits beside the line: for those who want several names and would only hold up others in it.
-    pub(super) fn stand_aside(self: &Arc<Self>, holder: HolderDigest) -> Place {
+    pub(super) fn stand_aside(&self, holder: HolderDigest) -> Place<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let state = SlotState {
             turn: true,
@@ -123,7 +135,7 @@ impl Line {
         };
         let slot = Slot::new(holder, state);
         Place {
-            line: self.clone(),
+            line: self,
             name: None,
             looking_at: None,
             slot,
@@ -140,19 +152,14 @@ impl Line {
     }
 
     fn granted(&self, name: &Name, holder: HolderDigest, lease: Lease) {
-        let slot = {
+        let waker = {
             let shard = lock(self.shard(name));
             let Some(queue) = shard.get(name) else { return };
-            queue
-                .active
-                .iter()
-                .find(|slot| slot.holder == holder)
-                .cloned()
+            let slot = queue.active.iter().find(|slot| slot.holder == holder);
+            // A grant for a waiter that has left is given back by the withdrawal it left behind.
+            slot.and_then(|slot| slot.note(|state| state.granted = Some(lease)))
         };
-        // A grant for a waiter that has left is given back by the withdrawal it left behind.
-        if let Some(slot) = slot {
-            slot.tell(|state| state.granted = Some(lease));
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Tells the active waiters of a name to ask again.
@@ -200,11 +207,11 @@ impl Line {
         self.shards.iter().flat_map(of_shard).collect()
     }
 
-    fn leave(&self, place: &Place) {
+    fn leave(&self, place: &Place<'_>) {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
         self.look_away(place);
         let Some(name) = &place.name else { return };
-        let next = {
+        let waker = {
             let mut shard = lock(self.shard(name));
             let Some(queue) = shard.get_mut(name) else {
                 return;
@@ -218,23 +225,17 @@ impl Line {
                 Some(at) => drop(queue.active.remove(at)),
                 None => queue.pending.retain(|slot| !Arc::ptr_eq(slot, &place.slot)),
             }
-            let next = if queue.active.is_empty() {
-                queue.pending.pop_front()
+            let waker = if queue.active.is_empty() {
+                queue.move_up(planted(Bug::WakeUpLost) && !place.served)
             } else {
                 None
             };
-            queue.active.extend(next.clone());
             if queue.is_empty() {
                 shard.remove(name);
             }
-            next
+            waker
         };
-        if planted(Bug::WakeUpLost) && !place.served {
-            return;
-        }
-        if let Some(next) = next {
-            next.tell(|state| state.turn = true);
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 
     fn look_at(&self, name: &Name, slot: &Arc<Slot>) {
@@ -245,7 +246,7 @@ impl Line {
             .push(slot.clone());
     }
 
-    fn look_away(&self, place: &Place) {
+    fn look_away(&self, place: &Place<'_>) {
         let Some(name) = &place.looking_at else {
             return;
         };
@@ -282,21 +283,21 @@ impl Slot {
         })
     }
 
+    /// Notes something for the waiter; whoever does so calls the waker, without holding a lock.
+    fn note(&self, change: impl FnOnce(&mut SlotState)) -> Option<Waker> {
+        let mut state = lock(&self.state);
+        change(&mut state);
+        state.waker.take()
+    }
+
     fn tell(&self, change: impl FnOnce(&mut SlotState)) {
-        let waker = {
-            let mut state = lock(&self.state);
-            change(&mut state);
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.note(change).into_iter().for_each(Waker::wake);
     }
 }
 
 /// A place in the line. Dropping it leaves the line and lets the next one move up.
-pub(super) struct Place {
-    line: Arc<Line>,
+pub(super) struct Place<'a> {
+    line: &'a Line,
     /// What it stands in line for; nothing if it stands aside.
     name: Option<Name>,
     looking_at: Option<Name>,
@@ -304,7 +305,7 @@ pub(super) struct Place {
     served: bool,
 }
 
-impl Place {
+impl Place<'_> {
     /// Waits until it is this waiter's turn to ask the store, or the line is closed. Cancel-safe.
     pub(super) async fn turn(&self) {
         self.poll(|state| (state.turn || self.is_closed()).then_some(()))
@@ -375,7 +376,7 @@ impl SlotState {
     }
 }
 
-impl Drop for Place {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.line.leave(self);
     }

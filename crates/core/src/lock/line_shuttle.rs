@@ -38,7 +38,7 @@ fn granted(holder: HolderDigest, name: &Name) -> Event {
     }
 }
 
-fn join(line: &Arc<Line>, id: usize) -> Place {
+fn join(line: &Line, id: usize) -> Place<'_> {
     line.join(&name("k"), holder(id))
 }
 

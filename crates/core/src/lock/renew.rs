@@ -59,16 +59,16 @@ async fn renew_batch(shared: &Arc<Shared>, batch: &[Due]) {
     };
     let mut answers = answers.into_iter();
     for due in batch {
-        let own = answers.by_ref().take(due.hold.leases.len()).collect();
+        let own = answers.by_ref().take(due.hold.leases().len()).collect();
         settle(&due.hold, own, t0, due.planned);
     }
 }
 
 /// One item per name of a hold.
 pub(super) fn items(hold: &Hold, ttl: Ttl) -> impl Iterator<Item = RenewItem> + '_ {
-    hold.leases
-        .iter()
-        .map(move |(name, token)| RenewItem::lease(name.clone(), hold.holder.clone(), *token, ttl))
+    hold.leases().iter().map(move |(name, token)| {
+        RenewItem::lease(name.clone(), hold.holder().clone(), *token, ttl)
+    })
 }
 
 /// Applies the answers for all names of one hold. Returns whether all of them were renewed.

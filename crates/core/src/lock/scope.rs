@@ -57,7 +57,7 @@ impl Scopes {
 
     pub(super) fn add(&self, scope: &Scope, hold: &Arc<Hold>) {
         let mut held = lock(&self.0);
-        for (name, _) in &hold.leases {
+        for (name, _) in hold.leases() {
             held.insert((scope.clone(), name.clone()), Arc::downgrade(hold));
         }
     }
@@ -71,7 +71,7 @@ impl Scopes {
 
     pub(super) fn remove(&self, scope: &Scope, hold: &Hold) {
         let mut held = lock(&self.0);
-        for (name, _) in &hold.leases {
+        for (name, _) in hold.leases() {
             let key = (scope.clone(), name.clone());
             if held
                 .get(&key)

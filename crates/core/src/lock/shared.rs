@@ -23,6 +23,8 @@ pub(super) type Hook = Arc<dyn Fn(&LockEvent<'_>) + Send + Sync>;
 
 pub(super) struct Shared {
     pub(super) backend: Arc<dyn Backend>,
+    /// What the backend can do, which never changes.
+    can: Capabilities,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) line: Arc<Line>,
     pub(super) inbox: Inbox,
@@ -52,6 +54,7 @@ impl Shared {
             move |event| line.deliver(event)
         });
         Self {
+            can: backend.describe().capabilities.clone(),
             backend,
             clock,
             line,
@@ -68,7 +71,7 @@ impl Shared {
     }
 
     pub(super) fn can(&self) -> &Capabilities {
-        &self.backend.describe().capabilities
+        &self.can
     }
 
     /// Whether one request may name several names.

@@ -17,6 +17,7 @@ use crate::backend::{Acquire, Acquired, Blocked, BlockedBy, Watch};
 use crate::clock::{Moment, Timestamp};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::lease::Lease;
+use crate::name::Name;
 use crate::seeded::{Bug, planted};
 
 /// A waiter asks again at least this often where no better moment is known: a lost wake-up costs no more.
@@ -88,13 +89,12 @@ async fn stand_in_line(
     blocked: Option<Blocked>,
 ) -> Result<Leases> {
     let shared = attempt.shared;
-    let name = attempt.request.names.first().clone();
     let holder = attempt.request.holder.digest();
     let place = match attempt.request.names.single() {
         Some(name) => shared.line.join(name, holder),
         None => shared.line.stand_aside(holder),
     };
-    let _announced = Announced::new(shared, &name);
+    let _announced = Announced::new(shared, attempt.request.names.first());
     let mut waiter = Waiter {
         shared,
         patience,
@@ -117,7 +117,7 @@ async fn stand_in_line(
 struct Waiter<'a, 's> {
     shared: &'s Arc<Shared>,
     patience: Patience<'a>,
-    place: Place,
+    place: Place<'s>,
     attempt: &'a mut Attempt<'s>,
     /// Who was last seen in the way.
     blocked: Option<Blocked>,
@@ -311,20 +311,25 @@ impl Waiter<'_, '_> {
 /// Announces a wait to the hooks, and its end however it comes.
 struct Announced<'a> {
     shared: &'a Shared,
-    name: &'a crate::Name,
+    name: Name,
 }
 
 impl<'a> Announced<'a> {
-    fn new(shared: &'a Shared, name: &'a crate::Name) -> Self {
+    /// Nothing to announce if there are no hooks.
+    fn new(shared: &'a Shared, name: &Name) -> Option<Self> {
+        if !shared.has_hooks() {
+            return None;
+        }
         shared.emit(|| LockEvent::Waiting { name });
-        Self { shared, name }
+        let name = name.clone();
+        Some(Self { shared, name })
     }
 }
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
         self.shared
-            .emit(|| LockEvent::WaitEnded { name: self.name });
+            .emit(|| LockEvent::WaitEnded { name: &self.name });
     }
 }
 

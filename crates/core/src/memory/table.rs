@@ -38,7 +38,7 @@ impl Table {
         env: &mut Env,
         step: impl FnOnce(&mut Record, &mut Env) -> Step<T>,
     ) -> Step<T> {
-        let Some(at) = self.entries.get_index_of(name) else {
+        let Some((at, _, entry)) = self.entries.get_full_mut(name) else {
             let mut record = Record::new(name.clone());
             let step = step(&mut record, env);
             if !record.is_blank() {
@@ -46,7 +46,6 @@ impl Table {
             }
             return step;
         };
-        let entry = &mut self.entries[at];
         let was_idle = entry.record.is_idle();
         let step = step(&mut entry.record, env);
         self.account(at, was_idle);
@@ -75,7 +74,7 @@ impl Table {
             self.account(at, was_idle);
         } else if !record.is_blank() {
             self.idle += usize::from(record.is_idle());
-            let due = due(&record);
+            let due = due(&record, record.is_idle());
             self.earliest_due = self.earliest_due.min(due);
             self.entries.insert(
                 record.name.clone(),
@@ -94,7 +93,7 @@ impl Table {
             entry.record.last_token = Token::new(0);
         }
         let idle = entry.record.is_idle();
-        entry.due = due(&entry.record);
+        entry.due = due(&entry.record, idle);
         self.earliest_due = self.earliest_due.min(entry.due);
         self.idle = self.idle + usize::from(idle) - usize::from(was_idle);
         if idle && entry.record.is_blank() {
@@ -189,7 +188,8 @@ impl Table {
         let settled = transition::settle(&mut entry.record, env, events);
         self.last_token = self.last_token.max(env.next_token.get() - 1);
         let entry = &mut self.entries[at];
-        let over = entry.record.is_idle() && (crowded || due(&entry.record) <= env.now.as_millis());
+        let idle = entry.record.is_idle();
+        let over = idle && (crowded || due(&entry.record, idle) <= env.now.as_millis());
         if over {
             entry.record.last_end = None;
         }
@@ -207,8 +207,10 @@ struct Tended {
 }
 
 /// When something is to be done about a record, in milliseconds.
-fn due(record: &Record) -> u64 {
-    record
-        .due_at(RETENTION)
-        .map_or(u64::MAX, Timestamp::as_millis)
+fn due(record: &Record, idle: bool) -> u64 {
+    if idle {
+        record.forgotten_at(RETENTION).as_millis()
+    } else {
+        record.next_end().map_or(u64::MAX, Timestamp::as_millis)
+    }
 }

@@ -131,7 +131,7 @@ fn other_terms(record: &Record) -> Error {
 
 fn grant(record: &mut Record, request: &Acquire, amount: Amount, env: &mut Env) -> Lease {
     let digest = request.holder.digest();
-    let end = env.now.after(request.ttl.as_duration());
+    let end = env.now.after_ttl(request.ttl);
     if let Some(own) = record
         .grants
         .iter_mut()
@@ -197,7 +197,7 @@ fn enqueue(
     env: &Env,
 ) -> Result<Queued> {
     let digest = request.holder.digest();
-    let expires_at = env.now.after(request.ttl.as_duration());
+    let expires_at = env.now.after_ttl(request.ttl);
     let position = record
         .tickets
         .iter()

@@ -161,6 +161,17 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
     if record.quarantined_until.is_some_and(|until| until > now) {
         return Err(BlockedBy::LockDelay);
     }
+    let units = u64::from(wish.amount.units.get());
+    let capacity = capacity(record, wish.amount.limit);
+    let too_large = wish.mode == Mode::Exclusive && units > capacity;
+    let in_use = !record.grants.is_empty() || !record.claims.is_empty();
+    if !in_use {
+        return if too_large {
+            Err(BlockedBy::Capacity)
+        } else {
+            Ok(())
+        };
+    }
     let occupied = || {
         if record.grants.is_empty() {
             BlockedBy::Claim
@@ -168,8 +179,7 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
             BlockedBy::Holder
         }
     };
-    let in_use = !record.grants.is_empty() || !record.claims.is_empty();
-    if in_use && record.kind != wish.kind {
+    if record.kind != wish.kind {
         return Err(occupied());
     }
     let rival = match wish.mode {
@@ -179,9 +189,7 @@ pub(super) fn room_for(record: &Record, wish: Wish, now: Timestamp) -> Result<()
     if record.grants.iter().any(|grant| grant.mode == rival) {
         return Err(BlockedBy::Holder);
     }
-    let units = u64::from(wish.amount.units.get());
-    let capacity = capacity(record, wish.amount.limit);
-    if wish.mode == Mode::Exclusive && units > capacity {
+    if too_large {
         return Err(BlockedBy::Capacity);
     }
     match wish.mode {
