@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
-    Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::{Backend, Description, Effect, Error, ErrorKind, Name, Record, Result};
 use rand::rngs::StdRng;
@@ -271,11 +271,11 @@ impl<B: Backend> Backend for FaultBackend<B> {
         under_fate!(self, set_capacity, request)
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         under_fate!(self, get, name)
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         under_fate!(self, list, request)
     }
 
@@ -331,7 +331,10 @@ mod tests {
         );
         assert!(is_lost_reply(&error));
         store.heal();
-        assert_eq!(store.get(&name).await.unwrap().unwrap().grants.len(), 1);
+        assert_eq!(
+            store.get(&name).await.unwrap().what.unwrap().grants.len(),
+            1
+        );
     }
 
     #[tokio::test]
@@ -344,7 +347,7 @@ mod tests {
             (ErrorKind::Unavailable, Effect::None)
         );
         store.heal();
-        assert_eq!(store.get(&name).await.unwrap(), None);
+        assert_eq!(store.get(&name).await.unwrap().what, None);
         assert_eq!(store.counts().lost_requests, 1);
     }
 

@@ -13,9 +13,8 @@ use smallvec::SmallVec;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Expired, Inbox, List, Page,
-    Release, Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Release, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
-use crate::clock::Timestamp;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guarantees::Description;
 use crate::lease::Token;
@@ -95,15 +94,6 @@ pub enum Committed {
     Done,
     /// Nothing is written: a record has changed since it was loaded.
     Conflict,
-}
-
-/// What was read, and when by the store's clock.
-#[derive(Debug)]
-pub struct Seen<T> {
-    /// What was read.
-    pub what: T,
-    /// The store's time.
-    pub now: Timestamp,
 }
 
 /// Makes a [`Backend`] of a [`RecordStore`].
@@ -377,14 +367,14 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
         .await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let scheme = self.store.describe().scheme;
         let seen = self.store.read(name).await;
         let seen = seen.map_err(|error| in_context(error, "get", scheme, &[name]))?;
-        Ok(seen.what.map(|record| record.seen_at(seen.now)))
+        Ok(seen.map(|record, now| record.map(|record| record.seen_at(now))))
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         let scheme = self.store.describe().scheme;
         let size = request.page_size();
         let mut items = Vec::new();
@@ -401,10 +391,11 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
             let enough = items.len() > size;
             if enough || !page.more || last.is_none() {
                 items.truncate(size);
-                return Ok(Page {
+                let what = Page {
                     items,
                     more: enough,
-                });
+                };
+                return Ok(Seen { what, now });
             }
             scan.after = last;
         }

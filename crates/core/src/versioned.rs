@@ -110,7 +110,7 @@ impl Versioned {
     /// # Cancel safety
     /// Cancel-safe: reads only.
     pub async fn read(&self) -> Result<Option<Snapshot>> {
-        let record = self.store.get(&self.name).await?;
+        let record = self.store.get(&self.name).await?.what;
         Ok(record.and_then(|record| {
             let digest = self.holder.digest();
             let ours = record.claims.iter().find(|claim| claim.holder == digest);

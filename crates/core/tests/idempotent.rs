@@ -65,7 +65,7 @@ impl World {
     async fn grants(&self, key: &str) -> usize {
         let name = Name::new("orders/once", key).unwrap();
         let record = self.store.get(&name).await.unwrap();
-        record.map_or(0, |record| record.grants.len())
+        record.what.map_or(0, |record| record.grants.len())
     }
 }
 

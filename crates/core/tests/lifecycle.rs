@@ -124,7 +124,7 @@ async fn shutdown_waits_until_its_waiters_have_left_the_queue() {
         "it went to a waiter of the same manager"
     );
     let record = world.store.inner.get(&world.name("1")).await.unwrap();
-    assert!(record.is_none_or(|record| record.tickets.is_empty()));
+    assert!(record.what.is_none_or(|record| record.tickets.is_empty()));
     for waiter in waiters {
         assert_eq!(waiter.await.unwrap(), Err(ErrorKind::Closed));
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
-    Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::lock::CancellationToken;
 use leasehold_core::memory::Memory;
@@ -157,11 +157,11 @@ impl Backend for Simple {
         self.inner.set_capacity(request).await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         self.inner.get(name).await
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.inner.list(request).await
     }
 
@@ -217,7 +217,7 @@ impl World {
     async fn leaves_nothing(&self, keys: &[&str]) {
         for key in keys {
             let name = Name::new("orders", key).unwrap();
-            let record = self.store.inner.get(&name).await.unwrap();
+            let record = self.store.inner.get(&name).await.unwrap().what;
             assert!(
                 record.is_none_or(|record| record.grants.is_empty() && record.tickets.is_empty()),
                 "{key} is still held or waited for"

@@ -48,7 +48,7 @@ fn number(sku: &str) -> usize {
 impl Warehouse {
     async fn look(&self, number: usize) -> Record {
         let name = Name::new("shop", &format!("sku:{}", sku(number))).unwrap();
-        self.memory.get(&name).await.unwrap().unwrap()
+        self.memory.get(&name).await.unwrap().what.unwrap()
     }
 
     /// No more is taken than there is, and there is what was put in less what was taken out.

@@ -84,7 +84,7 @@ async fn several_names_are_taken_all_or_none() {
     let all = acquire(["a", "b", "c"].map(name), &me);
     let held = store.acquire(&all).await.unwrap();
     assert!(matches!(held, Acquired::Held(blocked) if blocked.len() == 1));
-    assert!(store.get(&name("a")).await.unwrap().is_none());
+    assert!(store.get(&name("a")).await.unwrap().what.is_none());
     let two = store.acquire(&acquire(["a", "c"].map(name), &me)).await;
     assert!(matches!(two.unwrap(), Acquired::Granted(leases) if leases.len() == 2));
 }
@@ -159,7 +159,7 @@ async fn conflicts_without_end_are_an_error_that_changed_nothing() {
     );
     assert_eq!(error.name(), Some(&k));
     assert!(error.is_retryable());
-    assert!(store.get(&k).await.unwrap().is_none());
+    assert!(store.get(&k).await.unwrap().what.is_none());
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn a_batch_may_hold_several_leases_of_one_name() {
     }
     let answers = store.renew(&Renew { items }).await.unwrap();
     assert!(answers.iter().all(|a| matches!(a, Ok(Renewed::Renewed(_)))));
-    let record = store.get(&k).await.unwrap().unwrap();
+    let record = store.get(&k).await.unwrap().what.unwrap();
     let end = store.store().now().after(Duration::from_secs(60));
     assert!(record.grants.iter().all(|grant| grant.expires_at == end));
     assert!(store.renew(&Renew::default()).await.unwrap().is_empty());
@@ -253,7 +253,7 @@ async fn the_same_name_twice_is_refused_before_it_can_do_harm() {
     let confirm = Confirm::all(twice, me, "e").unwrap();
     let error = store.confirm(&confirm).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let record = store.get(&k).await.unwrap().unwrap();
+    let record = store.get(&k).await.unwrap().what.unwrap();
     assert_eq!((record.grants.len(), record.claims.len()), (1, 0));
 }
 
@@ -269,15 +269,15 @@ async fn a_sweep_settles_then_forgets_and_nothing_comes_back() {
     clock.advance(Duration::from_secs(30));
     let swept = store.sweep(&Sweep::default()).await.unwrap();
     assert_eq!((names(&swept), swept.forgotten), (vec![k.clone()], 0));
-    let version = store.get(&k).await.unwrap().unwrap().version;
+    let version = store.get(&k).await.unwrap().what.unwrap().version;
     let again = store.sweep(&Sweep::default()).await.unwrap();
     assert!(again.expired.is_empty() && !again.more);
     clock.advance(RETENTION);
     assert_eq!(store.sweep(&Sweep::default()).await.unwrap().forgotten, 1);
-    assert!(store.get(&k).await.unwrap().is_none());
+    assert!(store.get(&k).await.unwrap().what.is_none());
     let next = grant(&store, &k, &me).await;
     assert!(next.token > lease.token);
-    let record = store.get(&k).await.unwrap().unwrap();
+    let record = store.get(&k).await.unwrap().what.unwrap();
     assert!(record.version > version, "{} {version}", record.version);
 }
 
@@ -311,7 +311,7 @@ async fn a_list_fills_its_pages_whatever_the_scan_brings() {
     request.limit = 2;
     let mut keys = Vec::new();
     loop {
-        let page = store.list(&request).await.unwrap();
+        let page = store.list(&request).await.unwrap().what;
         keys.extend(page.items.iter().map(|r| r.name.key().to_owned()));
         request.after = page.items.last().map(|record| record.name.clone());
         if !page.more {
@@ -321,12 +321,12 @@ async fn a_list_fills_its_pages_whatever_the_scan_brings() {
         assert_eq!(page.items.len(), 2);
     }
     assert_eq!(keys, ["00", "04", "08", "12", "16"]);
-    let none = store.list(&List::namespace("")).await.unwrap();
+    let none = store.list(&List::namespace("")).await.unwrap().what;
     assert!(none.items.is_empty() && !none.more);
     clock.advance(Duration::from_secs(31));
     let mut held = List::all();
     held.status = Some(Status::Held);
-    assert!(store.list(&held).await.unwrap().items.is_empty());
+    assert!(store.list(&held).await.unwrap().what.items.is_empty());
 }
 
 #[test]

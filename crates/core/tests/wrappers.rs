@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, Inbox, List, Names, Page, Release,
-    Released, Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, What,
+    Released, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, What,
     Withdraw, Withdrawn,
 };
 use leasehold_core::memory::Memory;
@@ -129,11 +129,11 @@ impl Backend for Faulty {
         self.pass(self.inner.set_capacity(request)).await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         self.pass(self.inner.get(name)).await
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.pass(self.inner.list(request)).await
     }
 
@@ -188,7 +188,7 @@ mod prefix {
         }
         grant(&*store, &name("n", "k"), &Holder::random()).await;
         assert_eq!(store.len(), 5);
-        assert!(store.get(&name("a:n", "k")).await.unwrap().is_some());
+        assert!(store.get(&name("a:n", "k")).await.unwrap().what.is_some());
     }
 
     #[tokio::test]
@@ -226,7 +226,7 @@ mod prefix {
         let confirm = Confirm::new(y.clone(), leases[0].token, other, "e").unwrap();
         let confirmed = a.confirm(&confirm).await.unwrap();
         assert!(matches!(confirmed, Confirmed::NotHeld(name, _) if name == y));
-        assert_eq!(a.get(&x).await.unwrap().unwrap().name, x);
+        assert_eq!(a.get(&x).await.unwrap().what.unwrap().name, x);
     }
 
     #[tokio::test]
@@ -255,7 +255,7 @@ mod prefix {
         request.limit = 2;
         let mut seen = Vec::new();
         loop {
-            let page = a.list(&request).await.unwrap();
+            let page = a.list(&request).await.unwrap().what;
             assert!(!page.items.is_empty());
             seen.extend(page.items.iter().map(|record| record.name.clone()));
             request.after = seen.last().cloned();
@@ -264,9 +264,17 @@ mod prefix {
             }
         }
         assert_eq!(seen, mine);
-        let other = a.list(&List::namespace("m")).await.unwrap();
+        let other = a.list(&List::namespace("m")).await.unwrap().what;
         assert!(other.items.is_empty());
-        assert_eq!(a.list(&List::namespace("n")).await.unwrap().items.len(), 5);
+        assert_eq!(
+            a.list(&List::namespace("n"))
+                .await
+                .unwrap()
+                .what
+                .items
+                .len(),
+            5
+        );
     }
 
     #[tokio::test]
@@ -448,7 +456,7 @@ mod retry {
         let s = setup(3, [LoseReply]);
         let (x, me) = (name("n", "k"), Holder::random());
         let (lease, _) = driven(&s.clock, grant(&s.store, &x, &me)).await;
-        let record = s.memory.get(&x).await.unwrap().unwrap();
+        let record = s.memory.get(&x).await.unwrap().what.unwrap();
         assert_eq!(record.grants.len(), 1);
         assert_eq!(
             (record.grants[0].token, record.last_token),

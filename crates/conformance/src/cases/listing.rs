@@ -192,10 +192,10 @@ async fn a_page_is_never_larger_than_asked_for(s: Scene) {
     }
     let mut request = here(&s);
     request.limit = 3;
-    let page = s.backend().list(&request).await.unwrap();
+    let page = s.backend().list(&request).await.unwrap().what;
     assert_eq!((page.items.len(), page.more), (3, true));
     request.limit = MAX_LIST + 1;
-    let page = s.backend().list(&request).await.unwrap();
+    let page = s.backend().list(&request).await.unwrap().what;
     assert_eq!((page.items.len(), page.more), (5, false));
 }
 

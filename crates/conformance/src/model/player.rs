@@ -216,7 +216,7 @@ impl<'a> Player<'a> {
                 .await
                 .map_err(|error| failed(&error))?;
             let ours = self.oracle.record(name).seen_at(now);
-            self.pairs.record(theirs.as_ref(), &ours)?;
+            self.pairs.record(theirs.what.as_ref(), &ours)?;
         }
         Ok(())
     }

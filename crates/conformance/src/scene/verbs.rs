@@ -205,7 +205,8 @@ impl Scene {
 
     /// What is known about a name.
     pub async fn get(&self, name: &Name) -> Option<Record> {
-        self.backend.get(name).await.expect("get must be answered")
+        let seen = self.backend.get(name).await;
+        seen.expect("get must be answered").what
     }
 
     /// What is known about a name that must be known.
@@ -227,6 +228,7 @@ impl Scene {
                 .list(&request)
                 .await
                 .expect("list must be answered");
+            let page = page.what;
             let last = page.items.last().map(|record| record.name.clone());
             all.extend(page.items);
             if !page.more {

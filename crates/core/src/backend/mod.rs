@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 pub use outcome::{
     Acquired, Blocked, BlockedBy, CapacitySet, Confirmed, Expired, Holding, NotHeld, Page,
-    Released, Releases, Renewed, Swept, Withdrawn,
+    Released, Releases, Renewed, Seen, Swept, Withdrawn,
 };
 pub use request::{
     Acquire, Amount, Confirm, ConfirmFrom, Heir, List, MAX_LIST, MAX_NAMES, Names, Own, Queue,
@@ -86,10 +86,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet>;
 
     /// What is known about a name; `None` if nothing is.
-    async fn get(&self, name: &Name) -> Result<Option<Record>>;
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>>;
 
     /// Records in the order of their encoded names, page by page.
-    async fn list(&self, request: &List) -> Result<Page<Record>>;
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>>;
 
     /// Settles what has run out and forgets what may be forgotten, up to a limit.
     async fn sweep(&self, request: &Sweep) -> Result<Swept>;
@@ -151,8 +151,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         confirm(request: Confirm) -> Confirmed;
         withdraw(request: Withdraw) -> Withdrawn;
         set_capacity(request: SetCapacity) -> CapacitySet;
-        get(name: Name) -> Option<Record>;
-        list(request: List) -> Page<Record>;
+        get(name: Name) -> Seen<Option<Record>>;
+        list(request: List) -> Seen<Page<Record>>;
         sweep(request: Sweep) -> Swept;
     }
 

@@ -208,6 +208,25 @@ pub enum CapacitySet {
     VersionChanged(u64),
 }
 
+/// What was read, and when by the store's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen<T> {
+    /// What was read.
+    pub what: T,
+    /// The store's time.
+    pub now: Timestamp,
+}
+
+impl<T> Seen<T> {
+    /// The same moment, something else.
+    pub fn map<U>(self, change: impl FnOnce(T, Timestamp) -> U) -> Seen<U> {
+        Seen {
+            what: change(self.what, self.now),
+            now: self.now,
+        }
+    }
+}
+
 /// Part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {

@@ -177,7 +177,8 @@ impl Locks {
     /// # Cancel safety
     /// Cancel-safe: reads only.
     pub async fn get(&self, key: impl AsRef<str>) -> Result<Option<Record>> {
-        self.shared.backend.get(&self.name(key.as_ref())?).await
+        let name = self.name(key.as_ref())?;
+        Ok(self.shared.backend.get(&name).await?.what)
     }
 
     /// Who holds a key right now, if anybody.
@@ -222,7 +223,7 @@ impl Locks {
         if let Some(namespace) = &self.namespace {
             request.namespace = Some(namespace.as_ref().to_owned());
         }
-        self.shared.backend.list(&request).await
+        Ok(self.shared.backend.list(&request).await?.what)
     }
 
     /// Ends whatever is held of a key, whoever holds it, and says what that was; empty if it was free.

@@ -19,7 +19,8 @@ use table::Table;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock, Timestamp};
 use crate::error::Result;
@@ -250,15 +251,15 @@ impl Backend for Memory {
         }))
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let table = self.table(Self::shard_of(name));
-        Ok(table
-            .entries
-            .get(name)
-            .map(|entry| entry.record.seen_at(self.now())))
+        let now = self.now();
+        let entry = table.entries.get(name);
+        let what = entry.map(|entry| entry.record.seen_at(now));
+        Ok(Seen { what, now })
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         let now = self.now();
         let size = request.page_size();
         // The names of the page and of one record more, the last one on top.
@@ -288,10 +289,12 @@ impl Backend for Memory {
             items.extend(
                 self.get(name)
                     .await?
+                    .what
                     .filter(|record| request.matches(record)),
             );
         }
-        Ok(Page { items, more })
+        let what = Page { items, more };
+        Ok(Seen { what, now })
     }
 
     async fn sweep(&self, request: &Sweep) -> Result<Swept> {

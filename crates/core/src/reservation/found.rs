@@ -102,6 +102,8 @@ pub struct Found {
     pub token: Token,
     /// The version of the record it is in.
     pub version: u64,
+    /// When it was looked at, by the store's clock.
+    pub seen_at: Timestamp,
 }
 
 impl Found {
@@ -120,7 +122,13 @@ impl Found {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
-    /// How much is left of it.
+    /// How much was left of it when it was looked at.
+    #[must_use]
+    pub fn remaining(&self) -> Remaining {
+        self.remaining_at(self.seen_at)
+    }
+
+    /// How much is left of it at this moment of the store's clock.
     #[must_use]
     pub fn remaining_at(&self, now: Timestamp) -> Remaining {
         match (self.status, self.expires_at) {
@@ -132,7 +140,7 @@ impl Found {
 
     /// Everything a record has to say: what is reserved, what is confirmed, and how the latest of them ended if that
     /// is all that is left of it.
-    pub(super) fn all(record: &Record) -> Vec<Self> {
+    pub(super) fn all(record: &Record, now: Timestamp) -> Vec<Self> {
         let Some(key) = Shared::key_of(&record.name) else {
             return Vec::new();
         };
@@ -154,6 +162,7 @@ impl Found {
             units: None,
             token: Token::new(0),
             version: record.version,
+            seen_at: now,
         };
         let grants = record
             .grants

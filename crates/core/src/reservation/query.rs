@@ -6,7 +6,7 @@ use super::id::ReservationId;
 use super::key::Key;
 use super::limits::check_entity;
 use super::manager::Reservations;
-use crate::backend::{List, Status};
+use crate::backend::{List, Seen, Status};
 use crate::error::Result;
 use crate::lease::Kind;
 use crate::name::Name;
@@ -119,8 +119,9 @@ impl Reservations {
     /// # Cancel safety
     /// Cancel-safe: reads only.
     pub async fn find_all(&self, kind: &str, value: &str) -> Result<Vec<Found>> {
-        let record = self.record(kind, value).await?;
-        Ok(record.as_ref().map(Found::all).unwrap_or_default())
+        let Seen { what, now } = self.record(kind, value).await?;
+        let found = what.as_ref().map(|record| Found::all(record, now));
+        Ok(found.unwrap_or_default())
     }
 
     /// What is known under an id. Ids cannot be turned back into keys, so this reads the namespace page by page; ask by
@@ -209,12 +210,12 @@ impl Reservations {
         request.limit = query.limit;
         let after = query.after.as_ref();
         request.after = after.map(|key| self.shared().name(key)).transpose()?;
-        let page = self.shared().backend.list(&request).await?;
+        let Seen { what: page, now } = self.shared().backend.list(&request).await?;
         let last = page
             .items
             .last()
             .and_then(|r| Key::parse(r.name.key()).ok());
-        let found = page.items.iter().flat_map(Found::all);
+        let found = page.items.iter().flat_map(|record| Found::all(record, now));
         Ok(FoundPage {
             found: found.filter(|found| query.fits(found)).collect(),
             next: last.filter(|_| page.more),
@@ -232,7 +233,7 @@ impl Reservations {
         Ok(self.find_active(kind, value).await?.is_some())
     }
 
-    /// How much is left of what takes a value, by this process's clock; `None` if nothing does.
+    /// How much is left of what takes a value; `None` if nothing does.
     ///
     /// # Errors
     /// As [`is_reserved`](Self::is_reserved).
@@ -241,11 +242,10 @@ impl Reservations {
     /// Cancel-safe: reads only.
     pub async fn remaining(&self, kind: &str, value: &str) -> Result<Option<Remaining>> {
         let found = self.find_active(kind, value).await?;
-        let now = self.shared().clock.wall();
-        Ok(found.map(|found| found.remaining_at(now)))
+        Ok(found.as_ref().map(Found::remaining))
     }
 
-    pub(super) async fn record(&self, kind: &str, value: &str) -> Result<Option<Record>> {
+    pub(super) async fn record(&self, kind: &str, value: &str) -> Result<Seen<Option<Record>>> {
         let shared = self.shared();
         let name = shared.name(&shared.key(kind, value)?)?;
         shared.backend.get(&name).await
@@ -265,9 +265,9 @@ impl Reservations {
             let mut request = self.listing()?;
             request.status = status;
             loop {
-                let page = self.shared().backend.list(&request).await?;
+                let Seen { what: page, now } = self.shared().backend.list(&request).await?;
                 let fitting = page.items.iter().filter(|record| fits(record));
-                all.extend(fitting.flat_map(Found::all));
+                all.extend(fitting.flat_map(|record| Found::all(record, now)));
                 let last: Option<Name> = page.items.last().map(|record| record.name.clone());
                 if (only_first && !all.is_empty()) || !page.more || last.is_none() {
                     break;

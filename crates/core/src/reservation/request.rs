@@ -223,7 +223,7 @@ impl Reserve {
     async fn own_claim(&self, request: &Acquire) -> Result<Option<Claim>> {
         let (mut items, mut entity) = (Vec::new(), None);
         for name in request.names.as_slice() {
-            let record = self.shared.backend.get(name).await?;
+            let record = self.shared.backend.get(name).await?.what;
             let own = |claim: &&record::Claim| claim.holder == request.holder.digest();
             let claim = record
                 .as_ref()

@@ -51,7 +51,7 @@ impl Reservations {
     /// Cancel-safe: reads only.
     pub async fn stock(&self, kind: &str, value: &str) -> Result<Stock> {
         self.shared().check_quantities()?;
-        let record = self.record(kind, value).await?;
+        let record = self.record(kind, value).await?.what;
         Ok(record.as_ref().map(Stock::of).unwrap_or_default())
     }
 

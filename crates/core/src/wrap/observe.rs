@@ -12,7 +12,8 @@ use tracing::Instrument as _;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Released, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, Result};
@@ -233,11 +234,11 @@ impl<B: Backend> Backend for Observe<B> {
         self.observe("set_capacity", call, capacity_set).await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         self.observe("get", self.inner.get(name), ok).await
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.observe("list", self.inner.list(request), ok).await
     }
 

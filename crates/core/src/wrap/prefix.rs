@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use crate::backend::outcome::Queued;
 use crate::backend::{
     Acquire, Acquired, Backend, Blocked, CapacitySet, Confirm, Confirmed, Event, Inbox, List,
-    Names, Page, Release, Releases, Renew, RenewItem, Renewed, SetCapacity, Sweep, Swept, Watch,
-    What, Withdraw, Withdrawn,
+    Names, Page, Release, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept,
+    Watch, What, Withdraw, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guarantees::Description;
@@ -137,30 +137,26 @@ impl<B: Backend> Backend for Prefix<B> {
         answer.map_err(|error| self.view.error_out(error))
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let answer = self.inner.get(&self.view.name_in(name)?).await;
-        let record = answer.map_err(|error| self.view.error_out(error))?;
-        record
-            .map(|record| {
-                Ok(Record {
-                    name: self.view.name_out(&record.name)?,
-                    ..record
-                })
-            })
-            .transpose()
+        let mut seen = answer.map_err(|error| self.view.error_out(error))?;
+        if let Some(record) = &mut seen.what {
+            record.name = self.view.name_out(&record.name)?;
+        }
+        Ok(seen)
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         let mut request = self.view.list_in(request)?;
         loop {
             let answer = self.inner.list(&request).await;
-            let page = answer.map_err(|error| self.view.error_out(error))?;
+            let Seen { what: page, now } = answer.map_err(|error| self.view.error_out(error))?;
             let last = page.items.last().map(|record| record.name.clone());
             let page = self.view.page_out(page);
             match last {
                 // Callers go on after the last item, so a page that has none must be the end.
                 Some(last) if page.items.is_empty() && page.more => request.after = Some(last),
-                _ => return Ok(page),
+                _ => return Ok(Seen { what: page, now }),
             }
         }
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{Effect, Error, Result};
@@ -223,11 +223,11 @@ impl<B: Backend> Backend for Retry<B> {
         self.run(repeat, || self.inner.set_capacity(request)).await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         self.run(Repeat::Always, || self.inner.get(name)).await
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.run(Repeat::Always, || self.inner.list(request)).await
     }
 

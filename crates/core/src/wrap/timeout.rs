@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::backend::{
     Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -141,12 +141,12 @@ impl<B: Backend> Backend for Timeout<B> {
         named(answer, Request::SetCapacity(request))
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let answer = self.read("get", self.inner.get(name)).await;
         answer.map_err(|error| error.with_name(name))
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.read("list", self.inner.list(request)).await
     }
 

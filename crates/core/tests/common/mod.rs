@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Released,
-    Releases, Renew, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::lock::LocksBuilder;
 use leasehold_core::memory::Memory;
@@ -112,6 +112,7 @@ impl Yielding {
         now_or_never(self.inner.get(name))
             .expect("the memory store answers at once")
             .expect("and never fails")
+            .what
     }
 
     /// Whether a grant was ended by force.
@@ -199,11 +200,11 @@ impl Backend for Yielding {
             .await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         self.around("get", self.inner.get(name)).await
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.around("list", self.inner.list(request)).await
     }
 

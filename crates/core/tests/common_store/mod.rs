@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use leasehold_core::backend::{Inbox, List, Page, Sweep, Watch};
+use leasehold_core::backend::{Inbox, List, Page, Seen, Sweep, Watch};
 use leasehold_core::inboxes::Inboxes;
 use leasehold_core::memory::Memory;
-use leasehold_core::record_store::{Change, Committed, Loaded, RETENTION, RecordStore, Seen};
+use leasehold_core::record_store::{Change, Committed, Loaded, RETENTION, RecordStore};
 use leasehold_core::transition::Env;
 use leasehold_core::{
     Backend, Clock, Description, Error, ErrorKind, ExpiryClock, ManualClock, Name, Record, Result,

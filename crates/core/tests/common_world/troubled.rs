@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::backend::{
     Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
-    Renew, RenewMode, Renewed, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Renew, RenewMode, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::lock::LocksBuilder;
 use leasehold_core::memory::Memory;
@@ -164,8 +164,8 @@ always_complete!(
     Confirmed,
     Withdrawn,
     CapacitySet,
-    Option<Record>,
-    Page<Record>,
+    Seen<Option<Record>>,
+    Seen<Page<Record>>,
     Swept,
     Watch
 );
@@ -207,11 +207,11 @@ impl Backend for Troubled {
             .await
     }
 
-    async fn get(&self, name: &Name) -> Result<Option<Record>> {
+    async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         self.around("get", self.inner.get(name)).await
     }
 
-    async fn list(&self, request: &List) -> Result<Page<Record>> {
+    async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         self.around("list", self.inner.list(request)).await
     }
 
@@ -299,7 +299,7 @@ impl World {
     /// How many hold a key, as the store sees it.
     pub(crate) async fn grants(&self, key: &str) -> usize {
         let record = self.store.inner.get(&self.name(key)).await.unwrap();
-        record.map_or(0, |record| record.grants.len())
+        record.what.map_or(0, |record| record.grants.len())
     }
 
     /// Ends what is held of a key, as somebody else would.

@@ -185,7 +185,7 @@ impl Player<'_> {
             For::Theirs => {
                 let record = self.backend.get(name).await;
                 let record = record.map_err(|error| failed(&error))?;
-                record.map_or(0, |record| record.version)
+                record.what.map_or(0, |record| record.version)
             }
             For::Ours => self.oracle.record(name).version,
         };
