@@ -6,6 +6,7 @@ use super::id::ReservationId;
 use super::key::Key;
 use super::limits::check_entity;
 use super::manager::Reservations;
+use super::shared::Shared;
 use crate::backend::{List, Seen, Status};
 use crate::error::Result;
 use crate::lease::Kind;
@@ -164,7 +165,7 @@ impl Reservations {
     pub async fn find_short_id(&self, id: &str) -> Result<Vec<Found>> {
         ReservationId::parse(id)?;
         let fits =
-            |record: &Record| Key::parse(record.name.key()).is_ok_and(|key| key.short_id() == id);
+            |record: &Record| Shared::key_of(&record.name).is_some_and(|key| key.short_id() == id);
         self.scan(fits, false).await
     }
 
@@ -210,16 +211,24 @@ impl Reservations {
         request.limit = query.limit;
         let after = query.after.as_ref();
         request.after = after.map(|key| self.shared().name(key)).transpose()?;
-        let Seen { what: page, now } = self.shared().backend.list(&request).await?;
-        let last = page
-            .items
-            .last()
-            .and_then(|r| Key::parse(r.name.key()).ok());
-        let found = page.items.iter().flat_map(|record| Found::all(record, now));
-        Ok(FoundPage {
-            found: found.filter(|found| query.fits(found)).collect(),
-            next: last.filter(|_| page.more),
-        })
+        loop {
+            let Seen { what: page, now } = self.shared().backend.list(&request).await?;
+            let last_key = page
+                .items
+                .iter()
+                .rev()
+                .find_map(|r| Shared::key_of(&r.name));
+            // Others may keep other things in the namespace: a page of nothing but those is not the end.
+            if let (true, None, Some(last)) = (page.more, &last_key, page.items.last()) {
+                request.after = Some(last.name.clone());
+                continue;
+            }
+            let found = page.items.iter().flat_map(|record| Found::all(record, now));
+            return Ok(FoundPage {
+                found: found.filter(|found| query.fits(found)).collect(),
+                next: last_key.filter(|_| page.more),
+            });
+        }
     }
 
     /// Whether a value is taken: reserved or confirmed.

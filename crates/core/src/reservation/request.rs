@@ -1,5 +1,6 @@
 //! Asking for something to be reserved: one value or several, whole or by units.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::record;
 ///
 /// Everything in one request is reserved, or nothing is. What is wrong with it is reported by
 /// [`reserve`](Self::reserve).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "nothing is reserved until reserve is called"]
 pub struct Reserve {
     shared: Arc<Shared>,
@@ -242,6 +243,17 @@ impl Reserve {
         let pass = Pass::new(items, &request.holder, Timestamp::NEVER);
         let entity = entity.unwrap_or_default();
         Ok(Some(Claim::new(self.shared.clone(), pass, &entity)))
+    }
+}
+
+/// Without the caller, which is as good as a secret.
+impl fmt::Debug for Reserve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reserve")
+            .field("wishes", &self.wishes)
+            .field("ttl", &self.ttl)
+            .field("notes", &self.notes)
+            .finish_non_exhaustive()
     }
 }
 

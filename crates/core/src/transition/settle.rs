@@ -17,25 +17,29 @@ pub struct Settled {
 
 /// Brings a record up to `env.now`. Every other step begins with this.
 pub fn settle(record: &mut Record, env: &mut Env, events: &mut Events) -> Settled {
-    let delayed = record.quarantined_until;
+    let version = record.version;
     let settled = run_out(record, env.now);
-    let delay_over = delayed.is_some() && record.quarantined_until.is_none();
-    if settled != Settled::default() || delay_over {
-        touch(record, env);
+    if record.version != version {
         move_up(record, env, events);
     }
     settled
 }
 
 /// Takes out what has run out, and remembers how it ended.
+///
+/// The version goes on by one for each thing, so that it is the same whether they are taken out together or one by one:
+/// who has only looked, and who has settled, see the same version of the same record.
 pub(crate) fn run_out(record: &mut Record, now: Timestamp) -> Settled {
     let settled = Settled {
         expired: expire_grants(record, now),
         tickets: expire_tickets(record, now),
     };
-    if record.quarantined_until.is_some_and(|until| until <= now) {
+    let delay_over = record.quarantined_until.is_some_and(|until| until <= now);
+    if delay_over {
         record.quarantined_until = None;
     }
+    let changes = settled.expired + settled.tickets + usize::from(delay_over);
+    record.version = record.version.saturating_add(changes as u64);
     settled
 }
 
@@ -111,6 +115,7 @@ fn first_fitting(record: &mut Record, now: Timestamp) -> Option<Ticket> {
 
 /// A grant by hand-over ends when its ticket would have, so that the waiter's own deadline needs no arithmetic.
 fn grant_ticket(record: &mut Record, ticket: Ticket, env: &mut Env) -> Routed {
+    touch(record, env);
     let token = env.draw_token(record);
     let lease = Lease {
         name: record.name.clone(),

@@ -187,7 +187,7 @@ impl Player<'_> {
                 let record = record.map_err(|error| failed(&error))?;
                 record.what.map_or(0, |record| record.version)
             }
-            For::Ours => self.oracle.record(name).version,
+            For::Ours => self.oracle.record(name).seen_at(self.now()).version,
         };
         let wrong = u64::from(expect == Expect::Wrong) * 7;
         Ok(Some(current + wrong))
