@@ -1,6 +1,7 @@
 //! What a case works with: a backend, a namespace of its own, and short words for the usual requests.
 
 mod locks;
+pub(crate) mod reservations;
 mod verbs;
 
 use std::fmt;

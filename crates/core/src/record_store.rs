@@ -57,8 +57,7 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// given; any that do not match may be among them. An empty page has no more.
     async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>>;
 
-    /// Names of at most `limit` records that are [due](Record::due_at) by the store's clock and that the sweep
-    /// [covers](Sweep::covers).
+    /// Names of at most `limit` records that the sweep [wants](Sweep::wants) by the store's clock.
     async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>>;
 
     /// As [`Backend::watch`].

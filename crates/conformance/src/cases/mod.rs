@@ -28,6 +28,22 @@ mod renew;
 mod repetition;
 mod reservation;
 mod reservation_change;
+mod reserve_basics;
+mod reserve_claim;
+mod reserve_confirm;
+mod reserve_events;
+mod reserve_idempotent;
+mod reserve_keys;
+mod reserve_pass;
+mod reserve_queries;
+mod reserve_races;
+mod reserve_release;
+mod reserve_several;
+mod reserve_stock;
+mod reserve_stock_level;
+mod reserve_sweep;
+mod reserve_trouble;
+mod reserve_ttl;
 mod rule;
 mod secrecy;
 mod stock;
@@ -73,6 +89,22 @@ pub(crate) fn all() -> Vec<Case> {
         locks_several::cases(),
         locks_kinds::cases(),
         locks_trouble::cases(),
+        reserve_basics::cases(),
+        reserve_ttl::cases(),
+        reserve_confirm::cases(),
+        reserve_release::cases(),
+        reserve_claim::cases(),
+        reserve_keys::cases(),
+        reserve_idempotent::cases(),
+        reserve_several::cases(),
+        reserve_stock::cases(),
+        reserve_stock_level::cases(),
+        reserve_queries::cases(),
+        reserve_pass::cases(),
+        reserve_sweep::cases(),
+        reserve_events::cases(),
+        reserve_races::cases(),
+        reserve_trouble::cases(),
     ]
     .concat()
 }

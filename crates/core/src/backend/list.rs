@@ -1,8 +1,10 @@
 //! Which records belong into a list: written once, for every store that filters in this process.
 
 use super::request::{List, Status, Sweep};
+use crate::clock::Timestamp;
 use crate::name::Name;
 use crate::record::Record;
+use crate::record_store::RETENTION;
 
 impl List {
     /// Whether a record, as it is [seen](Record::seen_at) now, belongs into this list, on whichever page.
@@ -70,6 +72,17 @@ impl Sweep {
             .as_ref()
             .is_none_or(|namespace| *namespace == record.name.namespace())
             && self.kind.is_none_or(|kind| record.kind == kind)
+    }
+
+    /// Whether this sweep has something to do about a record, or to say in a dry run.
+    #[must_use]
+    pub fn wants(&self, record: &Record, now: Timestamp) -> bool {
+        let due = if self.dry_run {
+            record.run_out(now).next().is_some()
+        } else {
+            record.due_at(RETENTION).is_some_and(|at| at <= now)
+        };
+        due && self.covers(record)
     }
 }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use leasehold_core::backend::{Inbox, List, Page, Seen, Sweep, Watch};
 use leasehold_core::inboxes::Inboxes;
 use leasehold_core::memory::Memory;
-use leasehold_core::record_store::{Change, Committed, Loaded, RETENTION, RecordStore};
+use leasehold_core::record_store::{Change, Committed, Loaded, RecordStore};
 use leasehold_core::transition::Env;
 use leasehold_core::{
     Backend, Clock, Description, Error, ErrorKind, ExpiryClock, ManualClock, Name, Record, Result,
@@ -171,11 +171,9 @@ impl RecordStore for CasStore {
 
     async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>> {
         let table = self.table.lock().unwrap();
-        let due = table
-            .records
-            .values()
-            .filter(|record| record.due_at(RETENTION).is_some_and(|at| at <= self.now()))
-            .filter(|record| sweep.covers(record));
+        let now = self.now();
+        let records = table.records.values();
+        let due = records.filter(|record| sweep.wants(record, now));
         Ok(due.take(limit).map(|record| record.name.clone()).collect())
     }
 
