@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 use table::Table;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page,
+    Release, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
     Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock, Timestamp};
@@ -193,13 +193,8 @@ impl Memory {
     }
 }
 
-#[async_trait]
-impl Backend for Memory {
-    fn describe(&self) -> &Description {
-        &self.description
-    }
-
-    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
+impl AtOnce for Memory {
+    fn acquire_now(&self, request: &Acquire) -> Result<Acquired> {
         match request.names.single() {
             Some(name) => self.step_one(name, |record, env| {
                 transition::acquire(std::slice::from_mut(record), request, env)
@@ -208,6 +203,33 @@ impl Backend for Memory {
                 transition::acquire(records, request, env)
             }),
         }
+    }
+
+    fn release_now(&self, request: &Release) -> Result<Releases> {
+        if let Some(name) = request.single() {
+            return Ok(self.step_one(name, |record, env| {
+                transition::release(std::slice::from_mut(record), request, env)
+            }));
+        }
+        let names = Request::Release(request).distinct_names()?;
+        Ok(self.step_many(names.iter().copied(), |records, env| {
+            transition::release(records, request, env)
+        }))
+    }
+}
+
+#[async_trait]
+impl Backend for Memory {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        Some(self)
+    }
+
+    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
+        self.acquire_now(request)
     }
 
     async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
@@ -220,15 +242,7 @@ impl Backend for Memory {
     }
 
     async fn release(&self, request: &Release) -> Result<Releases> {
-        if let Some(name) = request.single() {
-            return Ok(self.step_one(name, |record, env| {
-                transition::release(std::slice::from_mut(record), request, env)
-            }));
-        }
-        let names = Request::Release(request).distinct_names()?;
-        Ok(self.step_many(names.iter().copied(), |records, env| {
-            transition::release(records, request, env)
-        }))
+        self.release_now(request)
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
