@@ -8,6 +8,7 @@ use super::claim::Claim;
 use super::conflict::ReserveOutcome;
 use super::event::ReservationEvent;
 use super::found::Found;
+use super::id::ReservationId;
 use super::pass::Pass;
 use super::request::Reserve;
 use super::reserved::{Reservation, unanswered};
@@ -109,13 +110,16 @@ impl Reservations {
     /// still there.
     ///
     /// # Errors
-    /// If the reason is blank or too long, or the store fails.
+    /// If the reason is blank or too long, it was found in another namespace, or the store fails.
     ///
     /// # Cancel safety
     /// Dropped midway, it is ended or not.
     pub async fn force(&self, found: &Found, reason: &str) -> Result<bool> {
         let shared = &self.shared;
         let name = shared.name(&found.key)?;
+        if ReservationId::of(&name) != found.id {
+            return Err(Error::invalid("this was found in another namespace").with_name(&name));
+        }
         let by = shared.owner.clone();
         let request = Release::force(name, Some(found.token), by, reason)?;
         let answers = shared.backend.release(&request).await?;

@@ -47,7 +47,8 @@ impl Reserve {
         }
     }
 
-    /// Asks for a value that only one can have.
+    /// Asks for a value that only one can have, unless there is a [stock](super::Reservations::set_stock) of it: then it
+    /// is one unit of that.
     pub fn value(self, kind: &str, value: &str) -> Self {
         let amount = Amount {
             units: ONE_UNIT,
