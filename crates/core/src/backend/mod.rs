@@ -67,10 +67,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend is, can do and promises. Constant for the life of the value.
     fn describe(&self) -> &Description;
 
-    /// The same store without waiting, if it is in this process and answers at once. A wrapper says `None`, or it would
-    /// be passed by.
-    fn at_once(&self) -> Option<&dyn AtOnce>;
-
     /// Takes all names or none; a single name may ask for a place in the queue instead of a refusal.
     async fn acquire(&self, request: &Acquire) -> Result<Acquired>;
 
@@ -103,21 +99,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The watch is armed when this returns and ends when the returned value is dropped. Events about a name are
     /// hints: they may come late, twice, or for nothing.
     async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch>;
-}
-
-/// The two verbs that are needed most, of a store that never waits.
-pub trait AtOnce: Send + Sync {
-    /// As [`Backend::acquire`].
-    ///
-    /// # Errors
-    /// As there.
-    fn acquire_now(&self, request: &Acquire) -> Result<Acquired>;
-
-    /// As [`Backend::release`].
-    ///
-    /// # Errors
-    /// As there.
-    fn release_now(&self, request: &Release) -> Result<Releases>;
 }
 
 /// Anything that can stand for a shared store: what [`connect`](crate::registry::Registry::connect) returns, or an `Arc`
@@ -161,10 +142,6 @@ macro_rules! forward {
 impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn describe(&self) -> &Description {
         (**self).describe()
-    }
-
-    fn at_once(&self) -> Option<&dyn AtOnce> {
-        (**self).at_once()
     }
 
     forward! {

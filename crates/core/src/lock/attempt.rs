@@ -21,8 +21,6 @@ pub(super) struct Attempt<'a> {
     in_doubt: bool,
     /// When the last request left that the store has answered.
     t0: Moment,
-    /// Whether the answer was on its way for a while, so that it may have come too late.
-    travelled: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -34,7 +32,6 @@ impl<'a> Attempt<'a> {
             known: false,
             in_doubt: false,
             t0,
-            travelled: true,
         }
     }
 
@@ -49,13 +46,11 @@ impl<'a> Attempt<'a> {
         self.in_doubt = true;
         let t0 = self.shared.clock.now();
         let together = self.request.names.single().is_some() || self.shared.takes_names_together();
-        let backend = &self.shared.backend;
-        self.travelled = backend.at_once().is_none();
-        let answer = match backend.at_once() {
-            Some(store) if together => store.acquire_now(&self.request),
-            _ if together => backend.acquire(&self.request).await,
+        let answer = if together {
+            self.shared.backend.acquire(&self.request).await
+        } else {
             // Boxed, so that the rest need not carry the room for it around.
-            _ => Box::pin(self.ask_one_by_one()).await,
+            Box::pin(self.ask_one_by_one()).await
         };
         match &answer {
             // A refusal without a wish to be queued has also given up the place in the queue.
@@ -115,7 +110,7 @@ impl<'a> Attempt<'a> {
             .min()
             .unwrap_or_default();
         let deadline = deadline(self.t0, ttl);
-        if self.travelled && self.shared.clock.now() >= deadline {
+        if self.shared.clock.now() >= deadline {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 format!("the store took so long that a lease of {ttl:?} was already over; use a longer ttl"),

@@ -348,10 +348,7 @@ impl Guard {
 async fn release(hold: &Hold) -> Result<Releases> {
     let store = &hold.shared.backend;
     if hold.leases().len() == 1 {
-        return match store.at_once() {
-            Some(store) => store.release_now(hold.release()),
-            None => store.release(hold.release()).await,
-        };
+        return store.release(hold.release()).await;
     }
     let grants = hold.leases().iter().rev().cloned();
     if hold.shared.takes_names_together() {

@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 use table::Table;
 
 use crate::backend::{
-    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page,
-    Release, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
+    Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
     Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock, Timestamp};
@@ -193,8 +193,13 @@ impl Memory {
     }
 }
 
-impl AtOnce for Memory {
-    fn acquire_now(&self, request: &Acquire) -> Result<Acquired> {
+#[async_trait]
+impl Backend for Memory {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
         match request.names.single() {
             Some(name) => self.step_one(name, |record, env| {
                 transition::acquire(std::slice::from_mut(record), request, env)
@@ -203,33 +208,6 @@ impl AtOnce for Memory {
                 transition::acquire(records, request, env)
             }),
         }
-    }
-
-    fn release_now(&self, request: &Release) -> Result<Releases> {
-        if let Some(name) = request.single() {
-            return Ok(self.step_one(name, |record, env| {
-                transition::release(std::slice::from_mut(record), request, env)
-            }));
-        }
-        let names = Request::Release(request).distinct_names()?;
-        Ok(self.step_many(names.iter().copied(), |records, env| {
-            transition::release(records, request, env)
-        }))
-    }
-}
-
-#[async_trait]
-impl Backend for Memory {
-    fn describe(&self) -> &Description {
-        &self.description
-    }
-
-    fn at_once(&self) -> Option<&dyn AtOnce> {
-        Some(self)
-    }
-
-    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
-        self.acquire_now(request)
     }
 
     async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
@@ -242,7 +220,15 @@ impl Backend for Memory {
     }
 
     async fn release(&self, request: &Release) -> Result<Releases> {
-        self.release_now(request)
+        if let Some(name) = request.single() {
+            return Ok(self.step_one(name, |record, env| {
+                transition::release(std::slice::from_mut(record), request, env)
+            }));
+        }
+        let names = Request::Release(request).distinct_names()?;
+        Ok(self.step_many(names.iter().copied(), |records, env| {
+            transition::release(records, request, env)
+        }))
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
