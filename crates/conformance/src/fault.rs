@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
-    Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
+    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::{Backend, Description, Effect, Error, ErrorKind, Name, Record, Result};
 use rand::rngs::StdRng;
@@ -240,6 +240,10 @@ macro_rules! under_fate {
 impl<B: Backend> Backend for FaultBackend<B> {
     fn describe(&self) -> &Description {
         self.inner.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -145,10 +145,11 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The system clock, ready to share.
+    /// The system clock, ready to share: always the same one, so that those who go by it know that they do.
     #[must_use]
     pub fn shared() -> Arc<dyn Clock> {
-        Arc::new(Self)
+        static SHARED: OnceLock<Arc<dyn Clock>> = OnceLock::new();
+        SHARED.get_or_init(|| Arc::new(Self)).clone()
     }
 }
 

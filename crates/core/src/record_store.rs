@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use smallvec::SmallVec;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Expired, Inbox, List, Page,
-    Release, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Expired, Inbox, List,
+    Page, Release, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guarantees::Description;
@@ -312,6 +313,10 @@ impl Swept {
 impl<S: RecordStore> Backend for RecordBackend<S> {
     fn describe(&self) -> &Description {
         self.store.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
-    Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
+    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use leasehold_core::lock::CancellationToken;
 use leasehold_core::memory::Memory;
@@ -114,6 +114,10 @@ impl Simple {
 impl Backend for Simple {
     fn describe(&self) -> &Description {
         &self.description
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Event, Inbox, List, Names, Page, Release,
-    Released, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, What,
-    Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, CapacitySet, Confirm, Confirmed, Event, Inbox, List, Names, Page,
+    Release, Released, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch,
+    What, Withdraw, Withdrawn,
 };
 use leasehold_core::memory::Memory;
 use leasehold_core::wrap::{Prefix, Retry, RetryPolicy, Timeout};
@@ -103,6 +103,10 @@ impl Faulty {
 impl Backend for Faulty {
     fn describe(&self) -> &Description {
         self.inner.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

@@ -2,6 +2,7 @@
 //!
 //! Start with [`Backend`]. Requests are in [`request`], answers in [`outcome`], wake-ups in [`watch`].
 
+mod at_once;
 mod list;
 pub mod outcome;
 pub mod request;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use at_once::AtOnce;
 pub use outcome::{
     Acquired, Blocked, BlockedBy, CapacitySet, Confirmed, Expired, Holding, NotHeld, Page,
     Released, Releases, Renewed, Seen, Swept, Withdrawn,
@@ -66,6 +68,10 @@ use crate::record::Record;
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend is, can do and promises. Constant for the life of the value.
     fn describe(&self) -> &Description;
+
+    /// The same store for callers in a hurry, if it is inside this process and answers without waiting. Constant for the
+    /// life of the value. A wrapper answers `None`, or it would be passed by.
+    fn at_once(&self) -> Option<&dyn AtOnce>;
 
     /// Takes all names or none; a single name may ask for a place in the queue instead of a refusal.
     async fn acquire(&self, request: &Acquire) -> Result<Acquired>;
@@ -142,6 +148,10 @@ macro_rules! forward {
 impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn describe(&self) -> &Description {
         (**self).describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        (**self).at_once()
     }
 
     forward! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::deadline::deadline;
 use super::hold::{Granted, Leases};
 use super::shared::{Shared, unanswered};
-use crate::backend::{Acquire, Acquired, Names, Withdraw};
+use crate::backend::{Acquire, Acquired, Names, Queue, Withdraw};
 use crate::background::Withdrawal;
 use crate::clock::Moment;
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -15,12 +15,20 @@ use crate::name::Name;
 pub(super) struct Attempt<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) request: Acquire,
+    doubt: Doubt,
+    /// When the last request left that the store has answered.
+    t0: Moment,
+    /// Whether the store granted it at once, at `t0`, so that it cannot have come too late.
+    fresh: bool,
+}
+
+/// What a store may know of a holder.
+#[derive(Clone, Copy, Default)]
+struct Doubt {
     /// Whether the store may know of this holder.
     known: bool,
     /// Whether a request got no answer and may still be on its way, so that a later answer does not settle it.
     in_doubt: bool,
-    /// When the last request left that the store has answered.
-    t0: Moment,
 }
 
 impl<'a> Attempt<'a> {
@@ -29,21 +37,18 @@ impl<'a> Attempt<'a> {
         Self {
             shared,
             request,
-            known: false,
-            in_doubt: false,
+            doubt: Doubt::default(),
             t0,
+            fresh: false,
         }
     }
 
     /// Asks the store once, with or without a wish to be queued.
     pub(super) async fn ask(&mut self, queue: bool) -> Result<Acquired> {
-        self.request.queue = queue.then_some(crate::backend::Queue {
-            inbox: self.shared.inbox.id(),
-        });
-        let (was_known, was_in_doubt) = (self.known, self.in_doubt);
-        // Until there is an answer; it stays so if the wait for it is given up.
-        self.known = true;
-        self.in_doubt = true;
+        if let Some(answer) = self.ask_at_once(queue) {
+            return answer;
+        }
+        let before = self.leave(queue);
         let t0 = self.shared.clock.now();
         let together = self.request.names.single().is_some() || self.shared.takes_names_together();
         let answer = if together {
@@ -52,15 +57,44 @@ impl<'a> Attempt<'a> {
             // Boxed, so that the rest need not carry the room for it around.
             Box::pin(self.ask_one_by_one()).await
         };
-        match &answer {
-            // A refusal without a wish to be queued has also given up the place in the queue.
-            Ok(Acquired::Held(_)) => self.known = was_in_doubt,
-            Ok(Acquired::Granted(_) | Acquired::Queued(_)) => self.t0 = t0,
-            Err(error) if error.effect() == Effect::None => self.known = was_known,
-            Err(_) => return answer,
-        }
-        self.in_doubt = was_in_doubt;
+        self.fresh = false;
+        self.learn(&answer, t0, before);
         answer
+    }
+
+    /// As [`ask`](Self::ask), if the store answers without waiting.
+    pub(super) fn ask_at_once(&mut self, queue: bool) -> Option<Result<Acquired>> {
+        let store = self.shared.at_once()?;
+        let before = self.leave(queue);
+        let (at, answer) = store.acquire_at_once(&self.request);
+        self.fresh = matches!(answer, Ok(Acquired::Granted(_)));
+        self.learn(&answer, at, before);
+        Some(answer)
+    }
+
+    /// The request is about to leave. Until there is an answer the store may know of us; it stays so if the wait for it
+    /// is given up.
+    fn leave(&mut self, queue: bool) -> Doubt {
+        self.request.queue = queue.then_some(Queue {
+            inbox: self.shared.inbox.id(),
+        });
+        let unanswered = Doubt {
+            known: true,
+            in_doubt: true,
+        };
+        std::mem::replace(&mut self.doubt, unanswered)
+    }
+
+    /// What the answer to a request that left at `t0` says about what the store knows.
+    fn learn(&mut self, answer: &Result<Acquired>, t0: Moment, before: Doubt) {
+        match answer {
+            // A refusal without a wish to be queued has also given up the place in the queue.
+            Ok(Acquired::Held(_)) => self.doubt.known = before.in_doubt,
+            Ok(Acquired::Granted(_) | Acquired::Queued(_)) => self.t0 = t0,
+            Err(error) if error.effect() == Effect::None => self.doubt.known = before.known,
+            Err(_) => return,
+        }
+        self.doubt.in_doubt = before.in_doubt;
     }
 
     /// Takes several names from a store that can only do one at a time: in order, so that nobody waits in a circle, and
@@ -110,7 +144,7 @@ impl<'a> Attempt<'a> {
             .min()
             .unwrap_or_default();
         let deadline = deadline(self.t0, ttl);
-        if self.shared.clock.now() >= deadline {
+        if self.now() >= deadline {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 format!("the store took so long that a lease of {ttl:?} was already over; use a longer ttl"),
@@ -119,13 +153,21 @@ impl<'a> Attempt<'a> {
             .during("acquire", self.shared.scheme())
             .with_name(self.request.names.first()));
         }
-        self.known = false;
+        self.doubt.known = false;
         Ok(Granted {
             holder: self.request.holder.clone(),
             leases,
             t0: self.t0,
             deadline,
         })
+    }
+
+    fn now(&self) -> Moment {
+        if self.fresh {
+            self.t0
+        } else {
+            self.shared.clock.now()
+        }
     }
 
     /// When the last request left that the store has answered with a grant or a ticket.
@@ -142,7 +184,7 @@ impl<'a> Attempt<'a> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if self.known {
+        if self.doubt.known {
             let until = self
                 .shared
                 .clock

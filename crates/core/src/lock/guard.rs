@@ -288,7 +288,11 @@ impl Guard {
         let known = hold.known_loss().map(|cause| (hold.name().clone(), cause));
         hold.begin_release();
         // Apart from that the store's answer counts, not our own deadline: a lease it could still end was ours to the end.
-        let answers = release(hold).await.and_then(|answers| {
+        let answers = match release_at_once(hold) {
+            Some(answers) => answers,
+            None => release(hold).await,
+        };
+        let answers = answers.and_then(|answers| {
             let complete = answers.len() == hold.leases().len();
             if complete {
                 Ok(answers)
@@ -342,6 +346,12 @@ impl Guard {
             self.held.0.shared.scopes.remove(scope, &self.held.0);
         }
     }
+}
+
+/// Ends the only lease of a hold, if the store answers without waiting.
+fn release_at_once(hold: &Hold) -> Option<Result<Releases>> {
+    let store = hold.shared.at_once()?;
+    (hold.leases().len() == 1).then(|| store.release_at_once(hold.release()))
 }
 
 /// Ends the leases of a hold in reverse, as several locks always are; one answer per name.

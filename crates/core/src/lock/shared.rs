@@ -12,7 +12,7 @@ use super::keeper::Keeper;
 use super::line::Line;
 use super::roster::Roster;
 use super::scope::Scopes;
-use crate::backend::{Backend, Inbox, Renew, RenewItem, Renewed, Watch};
+use crate::backend::{AtOnce, Backend, Inbox, Renew, RenewItem, Renewed, Watch};
 use crate::clock::Clock;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guarantees::{AtomicNames, Capabilities};
@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) backend: Arc<dyn Backend>,
     /// What the backend can do, which never changes.
     can: Capabilities,
+    /// Whether the backend answers at once, by the clock used here.
+    answers_at_once: bool,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) line: Arc<Line>,
     pub(super) inbox: Inbox,
@@ -53,7 +55,9 @@ impl Shared {
             let line = line.clone();
             move |event| line.deliver(event)
         });
+        let same_clock = |store: &dyn AtOnce| Arc::ptr_eq(store.clock(), &clock);
         Self {
+            answers_at_once: backend.at_once().is_some_and(same_clock),
             can: backend.describe().capabilities.clone(),
             backend,
             clock,
@@ -72,6 +76,15 @@ impl Shared {
 
     pub(super) fn can(&self) -> &Capabilities {
         &self.can
+    }
+
+    /// The store, if it answers at once and moments by its clock are moments by ours.
+    pub(super) fn at_once(&self) -> Option<&dyn AtOnce> {
+        if self.answers_at_once {
+            self.backend.at_once()
+        } else {
+            None
+        }
     }
 
     /// Whether one request may name several names.

@@ -72,7 +72,11 @@ pub(super) async fn wait(attempt: &mut Attempt<'_>, patience: Patience<'_>) -> R
     let shared = attempt.shared;
     let mut blocked = None;
     if !shared.expects_contention() && !shared.line.is_waited_for(attempt.request.names.first()) {
-        match at_once_or_within(shared, &patience, attempt.ask(false)).await? {
+        let answer = match attempt.ask_at_once(false) {
+            Some(answer) => answer,
+            None => at_once_or_within(shared, &patience, attempt.ask(false)).await,
+        };
+        match answer? {
             Acquired::Granted(leases) => return Ok(leases),
             Acquired::Held(by) => blocked = Some(worth_waiting(shared, first(by)?)?),
             Acquired::Queued(queued) => blocked = Some(queued.blocked),

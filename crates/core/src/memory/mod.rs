@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 use table::Table;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page,
+    Release, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
     Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock, Timestamp};
@@ -94,18 +94,14 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Unix microseconds on a clock that never steps.
-    fn micros(&self) -> u64 {
-        let since = self
-            .clock
-            .now()
-            .as_nanos()
-            .saturating_sub(self.origin.0.as_nanos());
+    /// A moment as Unix microseconds that never step.
+    fn micros(&self, at: Moment) -> u64 {
+        let since = at.as_nanos().saturating_sub(self.origin.0.as_nanos());
         self.origin.1 + since / 1000
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.micros() / 1000)
+        Timestamp::from_millis(self.micros(self.clock.now()) / 1000)
     }
 
     fn shard_of(name: &Name) -> usize {
@@ -119,8 +115,8 @@ impl Memory {
 
     /// The time, and a token larger than any these tables gave: at least the microseconds of Unix time, so that
     /// tokens go on growing after a restart.
-    fn env(&self, last_token: u64) -> Env {
-        let micros = self.micros();
+    fn env(&self, at: Moment, last_token: u64) -> Env {
+        let micros = self.micros(at);
         let floor = if planted(Bug::TokenResets) {
             1
         } else {
@@ -133,10 +129,15 @@ impl Memory {
         }
     }
 
-    /// Runs a step over the record of one name.
-    fn step_one<T>(&self, name: &Name, step: impl FnOnce(&mut Record, &mut Env) -> Step<T>) -> T {
+    /// Runs a step over the record of one name, and says when.
+    fn step_one<T>(
+        &self,
+        name: &Name,
+        step: impl FnOnce(&mut Record, &mut Env) -> Step<T>,
+    ) -> (Moment, T) {
         let mut table = self.table(Self::shard_of(name));
-        let mut env = self.env(table.last_token);
+        let at = self.clock.now();
+        let mut env = self.env(at, table.last_token);
         let before = table.entries.len();
         let mut step = table.step(name, &mut env, step);
         table.last_token = env.next_token.get() - 1;
@@ -146,36 +147,32 @@ impl Memory {
         }
         drop(table);
         self.deliver(step.events);
-        step.outcome
+        (at, step.outcome)
     }
 
-    /// Runs a step over the records of several names, with all their shards locked.
+    /// Runs a step over the records of several names, with all their shards locked, and says when.
     fn step_many<'a, T>(
         &self,
         names: impl Iterator<Item = &'a Name> + Clone,
         step: impl FnOnce(&mut [Record], &mut Env) -> Step<T>,
-    ) -> T {
+    ) -> (Moment, T) {
         let mut shards: SmallVec<[usize; 8]> = names.clone().map(Self::shard_of).collect();
         shards.sort_unstable();
         shards.dedup();
         let mut tables: Vec<_> = shards.iter().map(|shard| self.table(*shard)).collect();
-        let at = |name: &Name| {
+        let place = |name: &Name| {
             shards
                 .binary_search(&Self::shard_of(name))
                 .unwrap_or_default()
         };
 
-        let mut env = self.env(
-            tables
-                .iter()
-                .map(|table| table.last_token)
-                .max()
-                .unwrap_or_default(),
-        );
-        let mut records: Vec<_> = names.map(|name| tables[at(name)].take(name)).collect();
+        let last_token = tables.iter().map(|table| table.last_token).max();
+        let at = self.clock.now();
+        let mut env = self.env(at, last_token.unwrap_or_default());
+        let mut records: Vec<_> = names.map(|name| tables[place(name)].take(name)).collect();
         let step = step(&mut records, &mut env);
         for record in records {
-            let table = &mut tables[at(&record.name)];
+            let table = &mut tables[place(&record.name)];
             table.put(record);
         }
         for table in &mut tables {
@@ -183,7 +180,7 @@ impl Memory {
         }
         drop(tables);
         self.deliver(step.events);
-        step.outcome
+        (at, step.outcome)
     }
 
     fn deliver(&self, events: Events) {
@@ -193,13 +190,12 @@ impl Memory {
     }
 }
 
-#[async_trait]
-impl Backend for Memory {
-    fn describe(&self) -> &Description {
-        &self.description
+impl AtOnce for Memory {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
-    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
+    fn acquire_at_once(&self, request: &Acquire) -> (Moment, Result<Acquired>) {
         match request.names.single() {
             Some(name) => self.step_one(name, |record, env| {
                 transition::acquire(std::slice::from_mut(record), request, env)
@@ -210,25 +206,46 @@ impl Backend for Memory {
         }
     }
 
+    fn release_at_once(&self, request: &Release) -> Result<Releases> {
+        let (_, released) = match request.single() {
+            Some(name) => self.step_one(name, |record, env| {
+                transition::release(std::slice::from_mut(record), request, env)
+            }),
+            None => {
+                let names = Request::Release(request).distinct_names()?;
+                self.step_many(names.iter().copied(), |records, env| {
+                    transition::release(records, request, env)
+                })
+            }
+        };
+        Ok(released)
+    }
+}
+
+#[async_trait]
+impl Backend for Memory {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        Some(self)
+    }
+
+    async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
+        self.acquire_at_once(request).1
+    }
+
     async fn renew(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
         let renew = |item: &RenewItem| {
-            self.step_one(&item.name, |record, env| {
-                transition::renew(record, item, env)
-            })
+            let step = |record: &mut Record, env: &mut Env| transition::renew(record, item, env);
+            self.step_one(&item.name, step).1
         };
         Ok(request.items.iter().map(renew).collect())
     }
 
     async fn release(&self, request: &Release) -> Result<Releases> {
-        if let Some(name) = request.single() {
-            return Ok(self.step_one(name, |record, env| {
-                transition::release(std::slice::from_mut(record), request, env)
-            }));
-        }
-        let names = Request::Release(request).distinct_names()?;
-        Ok(self.step_many(names.iter().copied(), |records, env| {
-            transition::release(records, request, env)
-        }))
+        self.release_at_once(request)
     }
 
     async fn confirm(&self, request: &Confirm) -> Result<Confirmed> {
@@ -236,19 +253,22 @@ impl Backend for Memory {
         self.step_many(names.iter().copied(), |records, env| {
             transition::confirm(records, request, env)
         })
+        .1
     }
 
     async fn withdraw(&self, request: &Withdraw) -> Result<Withdrawn> {
         let names = request.names.as_slice().iter();
-        Ok(self.step_many(names, |records, env| {
+        let (_, withdrawn) = self.step_many(names, |records, env| {
             transition::withdraw(records, request, env)
-        }))
+        });
+        Ok(withdrawn)
     }
 
     async fn set_capacity(&self, request: &SetCapacity) -> Result<CapacitySet> {
-        Ok(self.step_one(&request.name, |record, env| {
+        let (_, set) = self.step_one(&request.name, |record, env| {
             transition::set_capacity(record, request, env)
-        }))
+        });
+        Ok(set)
     }
 
     async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
@@ -307,7 +327,7 @@ impl Backend for Memory {
                 table.overdue(request, &mut left, self.now(), &mut swept);
                 continue;
             }
-            let mut env = self.env(table.last_token);
+            let mut env = self.env(self.clock.now(), table.last_token);
             table.sweep(request, &mut left, &mut env, &mut events, &mut swept);
             drop(table);
             self.deliver(events);

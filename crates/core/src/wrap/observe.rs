@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use tracing::Instrument as _;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Released, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page,
+    Release, Released, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
     Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock};
@@ -202,6 +202,10 @@ fn ok<T>(_: &T) -> &'static str {
 impl<B: Backend> Backend for Observe<B> {
     fn describe(&self) -> &Description {
         self.inner.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use crate::backend::outcome::Queued;
 use crate::backend::{
-    Acquire, Acquired, Backend, Blocked, CapacitySet, Confirm, Confirmed, Event, Inbox, List,
-    Names, Page, Release, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep, Swept,
-    Watch, What, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, Backend, Blocked, CapacitySet, Confirm, Confirmed, Event, Inbox,
+    List, Names, Page, Release, Releases, Renew, RenewItem, Renewed, Seen, SetCapacity, Sweep,
+    Swept, Watch, What, Withdraw, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guarantees::Description;
@@ -68,6 +68,10 @@ impl<B: Backend> Prefix<B> {
 impl<B: Backend> Backend for Prefix<B> {
     fn describe(&self) -> &Description {
         self.inner.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

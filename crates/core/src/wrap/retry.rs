@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page,
+    Release, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{Effect, Error, Result};
@@ -186,6 +186,10 @@ impl<B: Backend> Retry<B> {
 impl<B: Backend> Backend for Retry<B> {
     fn describe(&self) -> &Description {
         self.inner.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

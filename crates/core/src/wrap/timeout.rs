@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::{
-    Acquire, Acquired, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
-    Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, Backend, CapacitySet, Confirm, Confirmed, Inbox, List, Page,
+    Release, Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -109,6 +109,10 @@ fn named<T>(answer: Result<T>, request: Request<'_>) -> Result<T> {
 impl<B: Backend> Backend for Timeout<B> {
     fn describe(&self) -> &Description {
         self.inner.describe()
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::backend::{
-    Acquire, Acquired, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release, Releases,
-    Renew, RenewMode, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
+    Acquire, Acquired, AtOnce, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
+    Releases, Renew, RenewMode, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw,
+    Withdrawn,
 };
 use leasehold_core::lock::LocksBuilder;
 use leasehold_core::memory::Memory;
@@ -174,6 +175,10 @@ always_complete!(
 impl Backend for Troubled {
     fn describe(&self) -> &Description {
         &self.description
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
     }
 
     async fn acquire(&self, request: &Acquire) -> Result<Acquired> {
