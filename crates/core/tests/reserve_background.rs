@@ -49,6 +49,24 @@ fn telling(store: Arc<dyn Backend>, clock: &ManualClock) -> (ReservationsBuilder
     (builder, log)
 }
 
+/// The store behind a network that loses every answer, until it is healed.
+fn mute(memory: Arc<Memory>) -> Arc<FaultBackend<Arc<Memory>>> {
+    let mute = Faults {
+        lost_reply: 1.0,
+        ..Faults::NONE
+    };
+    Arc::new(FaultBackend::random(memory, mute))
+}
+
+/// The store behind a network that loses every request, until it is healed.
+fn deaf(memory: Arc<Memory>) -> Arc<FaultBackend<Arc<Memory>>> {
+    let deaf = Faults {
+        lost_request: 1.0,
+        ..Faults::NONE
+    };
+    Arc::new(FaultBackend::random(memory, deaf))
+}
+
 async fn others_run() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -85,11 +103,7 @@ async fn the_sweeper_goes_on_while_more_remain() {
 #[tokio::test]
 async fn a_sweep_that_fails_is_told_and_tried_again() {
     let (clock, memory) = world();
-    let deaf = Faults {
-        lost_request: 1.0,
-        ..Faults::NONE
-    };
-    let store = Arc::new(FaultBackend::random(memory, deaf));
+    let store = deaf(memory);
     let (builder, log) = telling(store.clone(), &clock);
     let _all = builder.build().unwrap();
     others_run().await;
@@ -121,11 +135,7 @@ async fn the_sweeper_ends_with_its_manager() {
 #[tokio::test]
 async fn a_reservation_whose_answer_was_lost_is_given_back() {
     let (clock, memory) = world();
-    let mute = Faults {
-        lost_reply: 1.0,
-        ..Faults::NONE
-    };
-    let store = Arc::new(FaultBackend::random(memory.clone(), mute));
+    let store = mute(memory.clone());
     let all = builder(store.clone(), &clock).build().unwrap();
     let error = all.reserve("seat", "A1", TTL).await.unwrap_err();
     assert_eq!(error.effect(), Effect::Unknown);
@@ -142,11 +152,7 @@ async fn a_reservation_whose_answer_was_lost_is_given_back() {
 #[tokio::test]
 async fn an_idempotent_request_whose_answer_was_lost_is_found_again() {
     let (clock, memory) = world();
-    let mute = Faults {
-        lost_reply: 1.0,
-        ..Faults::NONE
-    };
-    let store = Arc::new(FaultBackend::random(memory.clone(), mute));
+    let store = mute(memory.clone());
     let all = builder(store.clone(), &clock).build().unwrap();
     let lost = all.reserve_idempotent("seat", "A1", TTL, "me").await;
     assert_eq!(lost.unwrap_err().effect(), Effect::Unknown);
@@ -183,14 +189,9 @@ async fn what_has_ended_is_forgotten_after_its_retention() {
 
 /// A store that does not answer is never "free" and never "taken".
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_is_an_error() {
+async fn a_store_that_cannot_be_asked_is_an_error() {
     let (clock, memory) = world();
-    let slow = Faults {
-        lost_request: 1.0,
-        ..Faults::NONE
-    };
-    let store = FaultBackend::random(memory, slow);
-    let store = Timeout::new(store, Duration::from_secs(1)).unwrap();
+    let store = Timeout::new(deaf(memory), Duration::from_secs(1)).unwrap();
     let all = builder(Arc::new(store), &clock).build().unwrap();
     for kind in [
         all.reserve("seat", "A1", TTL).await.unwrap_err().kind(),

@@ -61,20 +61,20 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn shop(s: &Scene, units: u32) -> Reservations {
+pub(super) async fn shop(s: &Scene, units: u32) -> Reservations {
     let shop = s.reservations();
     shop.set_stock("sku", "tv", units).await.unwrap();
     shop
 }
 
 /// All there is, and what of it is reserved, confirmed and free.
-async fn books(shop: &Reservations) -> (u32, u64, u64, u64) {
+pub(super) async fn books(shop: &Reservations) -> (u32, u64, u64, u64) {
     let stock = shop.stock("sku", "tv").await.unwrap();
     let units = stock.units.expect("somebody has set it");
     (units, stock.reserved, stock.confirmed, stock.free())
 }
 
-fn order(shop: &Reservations, units: u32) -> Reserve {
+pub(super) fn order(shop: &Reservations, units: u32) -> Reserve {
     shop.request().units("sku", "tv", units)
 }
 

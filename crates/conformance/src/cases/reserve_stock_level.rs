@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold_core::Effect;
-use leasehold_core::reservation::{Code, Reservations, Reserve, ReserveOutcome};
+use leasehold_core::reservation::{Code, Reservations, ReserveOutcome};
 
+use super::reserve_stock::{books, order, shop};
 use crate::case::{Case, case};
 use crate::fault::{FaultBackend, Faults};
 use crate::scene::Scene;
@@ -63,23 +64,6 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         case!(stock_can_be_forgotten, ["S2-12"], Reservations, Quantities),
     ]
-}
-
-async fn shop(s: &Scene, units: u32) -> Reservations {
-    let shop = s.reservations();
-    shop.set_stock("sku", "tv", units).await.unwrap();
-    shop
-}
-
-/// All there is, and what of it is reserved, confirmed and free.
-async fn books(shop: &Reservations) -> (u32, u64, u64, u64) {
-    let stock = shop.stock("sku", "tv").await.unwrap();
-    let units = stock.units.expect("somebody has set it");
-    (units, stock.reserved, stock.confirmed, stock.free())
-}
-
-fn order(shop: &Reservations, units: u32) -> Reserve {
-    shop.request().units("sku", "tv", units)
 }
 
 async fn of_two_orders_that_do_not_both_fit_one_succeeds(s: Scene) {
