@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::holder::HolderDigest;
 use crate::lease::Lease;
-use crate::record::{Grant, Record, Ticket};
+use crate::record::{Claim, Grant, Record, Ticket};
 
 /// Takes all names or none.
 ///
@@ -39,25 +39,35 @@ fn decide(
     let mut blocked = Vec::new();
     for (at, record) in records.iter().enumerate() {
         let amount = request.amount(at);
-        match free_for(record, request, amount, env.now)? {
-            Ok(()) => {}
-            Err(by) => blocked.push(Blocked {
+        if let Err(by) = free_for(record, request, amount, env.now)? {
+            blocked.push(Blocked {
                 waiting: others_waiting(record, request.holder.digest()),
                 ..describe(record, by, amount.limit, env.now)
-            }),
+            });
         }
     }
-    if blocked.is_empty() {
-        let leases = match records {
-            [record] => SmallVec::from_buf([grant(record, request, request.amount(0), env)]),
-            records => records
-                .iter_mut()
-                .enumerate()
-                .map(|(at, record)| grant(record, request, request.amount(at), env))
-                .collect(),
-        };
-        return Ok(Acquired::Granted(leases));
+    if !blocked.is_empty() {
+        return refuse(records, request, blocked, env, events);
     }
+    Ok(Acquired::Granted(match records {
+        [record] => SmallVec::from_buf([grant(record, request, request.amount(0), env)]),
+        records => records
+            .iter_mut()
+            .enumerate()
+            .map(|(at, record)| grant(record, request, request.amount(at), env))
+            .collect(),
+    }))
+}
+
+/// A place in the queue for who asked for one, and a refusal otherwise.
+#[cold]
+fn refuse(
+    records: &mut [Record],
+    request: &Acquire,
+    mut blocked: Vec<Blocked>,
+    env: &mut Env,
+    events: &mut Events,
+) -> Result<Acquired> {
     match (request.queue, records) {
         (Some(queue), [record]) if blocked[0].by != BlockedBy::Capacity => {
             let queued = enqueue(record, request, queue, blocked.remove(0), env)?;
@@ -104,11 +114,8 @@ fn free_for(
         };
     }
     // Whoever has confirmed it and asks again, as after a restart, must not get as much once more.
-    if record
-        .claims
-        .iter()
-        .any(|claim| claim.holder == request.holder.digest())
-    {
+    let mine = |claim: &Claim| claim.holder == request.holder.digest();
+    if !record.claims.is_empty() && record.claims.iter().any(mine) {
         return Ok(Err(BlockedBy::Claim));
     }
     let wish = Wish {
