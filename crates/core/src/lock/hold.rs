@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use super::deadline::{deadline, lead};
 use super::event::{LockEvent, ReleaseOutcome};
 use super::guard::Held;
-use super::roster::Seat;
 use super::shared::Shared;
 use crate::backend::{Holding, NotHeld, Release};
 use crate::clock::{Moment, Timestamp};
@@ -128,7 +127,8 @@ pub(super) struct Hold {
     pub(super) renew_every: Option<Duration>,
     pub(super) acquired: Moment,
     pub(super) last_moment: Moment,
-    pub(super) seat: Seat,
+    /// Set as soon as it sits.
+    seat: AtomicU32,
     /// Guards that share this acquisition.
     pub(super) depth: AtomicU32,
     phase: AtomicU8,
@@ -183,8 +183,7 @@ impl Hold {
         let renewal = care
             .renew_every
             .map_or(Moment::FAR_FUTURE, |every| granted.t0.after(every));
-        let spread = granted.leases[0].name.process_hash();
-        Arc::new_cyclic(|weak| Self {
+        let hold = Arc::new(Self {
             shared: shared.clone(),
             release: Release::Grants {
                 holder: granted.holder,
@@ -198,7 +197,7 @@ impl Hold {
             last_moment: care
                 .max_hold
                 .map_or(Moment::FAR_FUTURE, |max| granted.t0.after(max)),
-            seat: shared.roster.seat(weak, spread),
+            seat: AtomicU32::new(0),
             depth: AtomicU32::new(1),
             phase: AtomicU8::new(HELD),
             deadline: AtomicU64::new(granted.deadline.as_nanos()),
@@ -207,7 +206,10 @@ impl Hold {
             cause: OnceLock::new(),
             changed: Notify::new(),
             watched: AtomicBool::new(false),
-        })
+        });
+        hold.seat
+            .store(shared.roster.seat(&hold), Ordering::Relaxed);
+        hold
     }
 
     /// The request that gives everything back at once.
@@ -458,6 +460,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.shared.roster.leave(self.seat);
+        let seat = *self.seat.get_mut();
+        self.shared.roster.leave(self.name(), seat);
     }
 }
