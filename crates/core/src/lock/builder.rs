@@ -8,9 +8,9 @@ use tokio::runtime::Handle;
 
 use super::deadline::{check_max_hold, lock_ttl};
 use super::event::LockEvent;
-use super::handle::Renewal;
+use super::handle::{Renewal, Terms};
 use super::keeper::{self, Keeper};
-use super::locks::{Defaults, Locks};
+use super::locks::Locks;
 use super::shared::{Hook, Shared};
 use crate::backend::Backend;
 use crate::backend::request::lock_delay_millis;
@@ -18,6 +18,7 @@ use crate::background::{check_sweep_interval, runtime_or_current};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::Owner;
+use crate::lease::{Mode, ONE_UNIT};
 use crate::name::check_namespace;
 
 /// How long a lock lasts unless told otherwise.
@@ -150,21 +151,27 @@ impl LocksBuilder {
         if let Some(max) = self.max_hold {
             check_max_hold(max)?;
         }
-        let defaults = Defaults {
+        let terms = Terms {
             owner: self
                 .owner
                 .as_ref()
                 .map_or_else(|| Ok(Owner::this_process()), Owner::new)?,
             ttl: lock_ttl(self.ttl)?,
+            mode: Mode::Exclusive,
+            units: ONE_UNIT,
+            limit: ONE_UNIT,
             renew: self.renew,
             max_hold: self.max_hold,
             lock_delay_ms: lock_delay_millis(self.lock_delay)?,
+            metadata: None,
+            cancel: None,
+            scope: None,
         };
         let runtime = runtime_or_current(self.runtime)?;
         let (keeper, idle) = Keeper::new();
         let shared = Arc::new(Shared::new(self.store, self.clock, self.hooks, keeper));
         keeper::start(idle, &shared, self.sweep_every, &runtime);
-        Ok(Locks::from_parts(shared, namespace, defaults))
+        Ok(Locks::from_parts(shared, namespace, terms))
     }
 
     #[cfg(feature = "observe")]

@@ -9,12 +9,12 @@ use super::attempt::Attempt;
 use super::deadline::{check_max_hold, lock_ttl, renewal_interval};
 use super::event::{LockEvent, NotAcquired};
 use super::guard::{Guard, Held, lost, withdraw_in_background};
-use super::hold::{Care, Hold, Leases};
+use super::hold::{Care, Granted, Hold, Leases};
 use super::scope::Scope;
 use super::shared::Shared;
 use super::wait::{Patience, try_now, wait};
 use crate::backend::request::lock_delay_millis;
-use crate::backend::{Acquire, Blocked, Names};
+use crate::backend::{Acquire, Acquired, Blocked, Names};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{Holder, Owner};
@@ -30,13 +30,14 @@ use crate::lease::{Metadata, Mode, ONE_UNIT, Ttl, Units};
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
     pub(super) shared: Arc<Shared>,
-    spec: std::result::Result<Spec, Arc<Error>>,
+    /// What to take, or what is wrong with that or with how.
+    names: std::result::Result<Names, Arc<Error>>,
+    pub(super) terms: Arc<Terms>,
 }
 
-/// What to take, and how.
+/// How to take a lock. Shared by the locks of a manager until one of them is told otherwise, so that a lock is small.
 #[derive(Debug, Clone)]
-pub(super) struct Spec {
-    pub(super) names: Names,
+pub(super) struct Terms {
     pub(super) owner: Owner,
     pub(super) ttl: Ttl,
     pub(super) mode: Mode,
@@ -59,80 +60,81 @@ pub(super) enum Renewal {
 }
 
 impl Lock {
-    pub(super) fn new(shared: Arc<Shared>, spec: Result<Spec>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, names: Result<Names>, terms: Arc<Terms>) -> Self {
         Self {
             shared,
-            spec: spec.map_err(Arc::new),
+            names: names.map_err(Arc::new),
+            terms,
         }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Spec) -> Result<()>) -> Self {
-        if let Ok(spec) = &mut self.spec
-            && let Err(error) = change(spec)
+    fn with(mut self, change: impl FnOnce(&mut Terms) -> Result<()>) -> Self {
+        if self.names.is_ok()
+            && let Err(error) = change(Arc::make_mut(&mut self.terms))
         {
-            self.spec = Err(Arc::new(error));
+            self.names = Err(Arc::new(error));
         }
         self
     }
 
     /// Sets how long the lease lasts; at least [`MIN_LOCK_TTL`](super::MIN_LOCK_TTL).
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|spec| {
-            spec.ttl = lock_ttl(ttl)?;
+        self.with(|terms| {
+            terms.ttl = lock_ttl(ttl)?;
             Ok(())
         })
     }
 
     /// Keeps the lease alive in the background until the guard is gone.
     pub fn renewing(self) -> Self {
-        self.with(|spec| {
-            spec.renew = Renewal::Automatic;
+        self.with(|terms| {
+            terms.renew = Renewal::Automatic;
             Ok(())
         })
     }
 
     /// Keeps the lease alive in the background, renewing this often.
     pub fn renew_every(self, interval: Duration) -> Self {
-        self.with(|spec| {
-            spec.renew = Renewal::Every(interval);
+        self.with(|terms| {
+            terms.renew = Renewal::Every(interval);
             Ok(())
         })
     }
 
     /// Ends renewal, and the hold, after this long: a wedged holder does not keep the lock for ever.
     pub fn max_hold(self, max: Duration) -> Self {
-        self.with(|spec| {
+        self.with(|terms| {
             check_max_hold(max)?;
-            spec.max_hold = Some(max);
+            terms.max_hold = Some(max);
             Ok(())
         })
     }
 
     /// Keeps the name out of reach for this long after a lease that ran out, for resources that cannot check tokens.
     pub fn lock_delay(self, delay: Duration) -> Self {
-        self.with(|spec| {
-            spec.lock_delay_ms = lock_delay_millis(delay)?;
+        self.with(|terms| {
+            terms.lock_delay_ms = lock_delay_millis(delay)?;
             Ok(())
         })
     }
 
     /// Takes the lock in shared (read) mode: any number of shared holders, but none beside an exclusive one.
     pub fn shared(self) -> Self {
-        self.with(|spec| {
-            spec.mode = Mode::Shared;
+        self.with(|terms| {
+            terms.mode = Mode::Shared;
             Ok(())
         })
     }
 
     /// Takes this many units; see [`Locks::semaphore`](super::Locks::semaphore).
     pub fn units(self, units: u32) -> Self {
-        self.with(|spec| {
-            spec.units = Units::new(units)
-                .filter(|units| *units <= spec.limit)
+        self.with(|terms| {
+            terms.units = Units::new(units)
+                .filter(|units| *units <= terms.limit)
                 .ok_or_else(|| {
                     Error::invalid(format!(
                         "{units} units are not between 1 and {}, which is all there is; see semaphore",
-                        spec.limit
+                        terms.limit
                     ))
                 })?;
             Ok(())
@@ -140,8 +142,8 @@ impl Lock {
     }
 
     pub(super) fn limit(self, limit: u32) -> Self {
-        self.with(|spec| {
-            spec.limit = Units::new(limit)
+        self.with(|terms| {
+            terms.limit = Units::new(limit)
                 .ok_or_else(|| Error::invalid("a semaphore needs at least one permit"))?;
             Ok(())
         })
@@ -149,16 +151,16 @@ impl Lock {
 
     /// Keeps free text with the lock, for others to see.
     pub fn metadata(self, text: impl AsRef<str>) -> Self {
-        self.with(|spec| {
-            spec.metadata = Some(Metadata::new(text)?);
+        self.with(|terms| {
+            terms.metadata = Some(Metadata::new(text)?);
             Ok(())
         })
     }
 
     /// Lets this token cancel a wait.
     pub fn cancelled_by(self, token: CancellationToken) -> Self {
-        self.with(|spec| {
-            spec.cancel = Some(token);
+        self.with(|terms| {
+            terms.cancel = Some(token);
             Ok(())
         })
     }
@@ -166,8 +168,8 @@ impl Lock {
     /// Acquires in a scope: while the scope holds the lock, acquiring it again in the same scope succeeds at once,
     /// gives a guard of its own and is counted; the last guard to go releases. The lease is not touched.
     pub fn scope(self, scope: &Scope) -> Self {
-        self.with(|spec| {
-            spec.scope = Some(scope.clone());
+        self.with(|terms| {
+            terms.scope = Some(scope.clone());
             Ok(())
         })
     }
@@ -175,9 +177,9 @@ impl Lock {
     /// Whether this scope holds the lock right now; no I/O.
     #[must_use]
     pub fn is_held_by(&self, scope: &Scope) -> bool {
-        self.spec
+        self.names
             .as_ref()
-            .is_ok_and(|spec| self.shared.scopes.is_held(scope, spec.names.first()))
+            .is_ok_and(|names| self.shared.scopes.is_held(scope, names.first()))
     }
 
     /// Waits as long as it takes.
@@ -213,16 +215,58 @@ impl Lock {
     }
 
     async fn acquire_until(&self, deadline: Option<Moment>) -> Result<Guard> {
-        let spec = self.spec()?;
-        if let Some(guard) = self.enter_again(spec)? {
+        if let Some(guard) = self.acquire_at_once() {
             return Ok(guard);
         }
-        let mut outcome = Outcome::new(self, spec);
+        // Boxed, so that those who need not wait do not carry the room for it around.
+        Box::pin(self.acquire_slowly(deadline)).await
+    }
+
+    /// The short way to a lock that is free: one name, from a store that answers at once. Whatever is in its way, the
+    /// long way tells.
+    fn acquire_at_once(&self) -> Option<Guard> {
+        let shared = &self.shared;
+        let names = self.names.as_ref().ok()?;
+        let name = names.single()?;
+        let store = shared.at_once()?;
+        if self.terms.scope.is_some()
+            || shared.has_hooks()
+            || shared.expects_contention()
+            || shared.line.is_waited_for(name)
+        {
+            return None;
+        }
+        shared.refuse_if_closed().ok()?;
+        let request = self.request(names).ok()?;
+        let (t0, Ok(Acquired::Granted(leases))) = store.acquire_at_once(&request) else {
+            return None;
+        };
+        let deadline = super::deadline::deadline(t0, leases[0].ttl);
+        let granted = Granted {
+            holder: request.holder,
+            leases,
+            t0,
+            deadline,
+        };
+        let hold = Hold::new(shared, granted, self.terms.care());
+        if shared.refuse_if_closed().is_err() {
+            withdraw_in_background(&hold);
+            return None;
+        }
+        Some(self.guard(hold, t0))
+    }
+
+    async fn acquire_slowly(&self, deadline: Option<Moment>) -> Result<Guard> {
+        let names = self.names()?;
+        if let Some(guard) = self.enter_again(names)? {
+            return Ok(guard);
+        }
+        let mut outcome = Outcome::new(self, names);
         let patience = Patience {
             deadline,
-            cancel: spec.cancel.as_ref(),
+            cancel: self.terms.cancel.as_ref(),
         };
-        let acquired = match self.request(spec) {
+        let acquired = match self.request(names) {
             Ok(request) => {
                 let mut attempt = Attempt::new(&self.shared, request);
                 wait(&mut attempt, patience)
@@ -247,12 +291,12 @@ impl Lock {
 
     /// Takes the lock if it is free right now, or says who is in the way, which is reported as `refusal`.
     async fn try_or_blocked(&self, refusal: NotAcquired<'_>) -> Result<Result<Guard, Blocked>> {
-        let spec = self.spec()?;
-        if let Some(guard) = self.enter_again(spec)? {
+        let names = self.names()?;
+        if let Some(guard) = self.enter_again(names)? {
             return Ok(Ok(guard));
         }
-        let mut outcome = Outcome::new(self, spec);
-        let answer = match self.request(spec) {
+        let mut outcome = Outcome::new(self, names);
+        let answer = match self.request(names) {
             Ok(request) => {
                 let mut attempt = Attempt::new(&self.shared, request);
                 match try_now(&mut attempt).await {
@@ -284,8 +328,7 @@ impl Lock {
                 took,
             });
         }
-        let scope = self.spec.as_ref().ok().and_then(|spec| spec.scope.clone());
-        Guard::new(hold, scope)
+        Guard::new(hold, self.terms.scope.clone())
     }
 
     fn taken(&self, blocked: Blocked) -> Error {
@@ -295,18 +338,19 @@ impl Lock {
             .with_blocked(blocked)
     }
 
-    pub(super) fn spec(&self) -> Result<&Spec> {
+    /// What to take, unless there is something wrong with it or the manager is closed.
+    pub(super) fn names(&self) -> Result<&Names> {
         self.shared.refuse_if_closed()?;
-        self.spec.as_ref().map_err(|error| error.copy())
+        self.names.as_ref().map_err(|error| error.copy())
     }
 
     /// Another guard for what this scope holds already.
-    fn enter_again(&self, spec: &Spec) -> Result<Option<Guard>> {
-        let Some(scope) = &spec.scope else {
+    fn enter_again(&self, names: &Names) -> Result<Option<Guard>> {
+        let Some(scope) = &self.terms.scope else {
             return Ok(None);
         };
         let held = |name| self.shared.scopes.enter(scope, name);
-        let Some(hold) = spec.names.as_slice().iter().find_map(held) else {
+        let Some(hold) = names.as_slice().iter().find_map(held) else {
             return Ok(None);
         };
         let guard = Guard::new(hold, Some(scope.clone()));
@@ -315,31 +359,33 @@ impl Lock {
             .leases()
             .iter()
             .map(|(name, _)| name)
-            .eq(spec.names.as_slice());
-        if !same_names || (hold.mode, hold.units) != (spec.mode, spec.units) {
+            .eq(names.as_slice());
+        if !same_names || (hold.mode, hold.units) != (self.terms.mode, self.terms.units) {
             return Err(Error::invalid(
                 "this scope holds the lock already, with other names, in another mode or another number of units",
             )
-            .with_name(spec.names.first()));
+            .with_name(names.first()));
         }
         hold.check().map_err(|cause| lost(hold.name(), cause))?;
         Ok(Some(guard))
     }
 
-    pub(super) fn request(&self, spec: &Spec) -> Result<Acquire> {
-        let can = self.shared.can();
-        if (spec.mode == Mode::Shared || spec.limit > ONE_UNIT) && !can.quantities {
+    pub(super) fn request(&self, names: &Names) -> Result<Acquire> {
+        let (can, terms) = (self.shared.can(), &*self.terms);
+        if (terms.mode == Mode::Shared || terms.limit > ONE_UNIT) && !can.quantities {
             return Err(self.unsupported("shared locks and semaphores"));
         }
-        self.shared.check_ttl(spec.ttl)?;
-        // First, because a name is seldom in the cache, and this is what can be done until it is.
+        self.shared.check_ttl(terms.ttl)?;
+        // A name is seldom in the cache. To ask for it now and to count the reference later leaves the processor the
+        // making of the holder to do until it is there.
+        std::hint::black_box(names.first().process_hash());
         let holder = Holder::random();
-        let mut request = Acquire::new(spec.names.clone(), holder, spec.owner.clone(), spec.ttl);
-        request.mode = spec.mode;
-        request.units = spec.units;
-        request.limit = spec.limit.get();
-        request.lock_delay_ms = spec.lock_delay_ms;
-        request.metadata.clone_from(&spec.metadata);
+        let mut request = Acquire::new(names.clone(), holder, terms.owner.clone(), terms.ttl);
+        request.mode = terms.mode;
+        request.units = terms.units;
+        request.limit = terms.limit.get();
+        request.lock_delay_ms = terms.lock_delay_ms;
+        request.metadata.clone_from(&terms.metadata);
         Ok(request)
     }
 
@@ -349,7 +395,7 @@ impl Lock {
     }
 }
 
-impl Spec {
+impl Terms {
     pub(super) fn care(&self) -> Care {
         let ttl = self.ttl.as_duration();
         let renew_every = match self.renew {
@@ -371,16 +417,16 @@ impl Spec {
 /// Reports what came of an acquisition, also if its future is dropped.
 struct Outcome<'a> {
     lock: &'a Lock,
-    spec: &'a Spec,
+    names: &'a Names,
     started: Moment,
     reported: bool,
 }
 
 impl<'a> Outcome<'a> {
-    fn new(lock: &'a Lock, spec: &'a Spec) -> Self {
+    fn new(lock: &'a Lock, names: &'a Names) -> Self {
         Self {
             lock,
-            spec,
+            names,
             // Only hooks want to know how long it took.
             started: if lock.shared.has_hooks() {
                 lock.shared.clock.now()
@@ -393,14 +439,14 @@ impl<'a> Outcome<'a> {
 
     fn acquired(&mut self, attempt: &mut Attempt<'_>, leases: Leases) -> Result<Guard> {
         let granted = attempt.granted(leases)?;
-        let hold = Hold::new(&self.lock.shared, granted, self.spec.care());
+        let hold = Hold::new(&self.lock.shared, granted, self.lock.terms.care());
         // Looked at after the hold is on the roster: a shutdown either finds it there or is seen here.
         if let Err(closed) = self.lock.shared.refuse_if_closed() {
             withdraw_in_background(&hold);
             return Err(closed);
         }
         self.reported = true;
-        if let Some(scope) = &self.spec.scope {
+        if let Some(scope) = &self.lock.terms.scope {
             self.lock.shared.scopes.add(scope, &hold);
         }
         Ok(self.lock.guard(hold, self.started))
@@ -409,7 +455,7 @@ impl<'a> Outcome<'a> {
     fn failed(&mut self, error: Error) -> Error {
         let error = error
             .during("acquire", self.lock.shared.scheme())
-            .with_name(self.spec.names.first());
+            .with_name(self.names.first());
         self.refused(match error.kind() {
             ErrorKind::NotAcquired => NotAcquired::TimedOut,
             ErrorKind::Cancelled | ErrorKind::Closed => NotAcquired::Cancelled,
@@ -426,7 +472,7 @@ impl<'a> Outcome<'a> {
         }
         let took = shared.clock.now().since(self.started);
         shared.emit(|| LockEvent::NotAcquired {
-            name: self.spec.names.first(),
+            name: self.names.first(),
             why,
             took,
         });

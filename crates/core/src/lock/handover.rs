@@ -72,13 +72,12 @@ impl Locks {
         }
         let names = Names::new(handover.leases.iter().map(|(name, _)| name.clone()))?;
         let lock = self.handle(Ok(names)).ttl(handover.ttl.as_duration());
-        let care = lock.spec()?.care();
+        lock.names()?;
+        let care = lock.terms.care();
         shared.check_ttl(handover.ttl)?;
         let heir = Holder::random();
         let t0 = shared.clock.now();
-        let answers = shared
-            .renew(handover.items(&heir, &self.defaults.owner))
-            .await;
+        let answers = shared.renew(handover.items(&heir, &self.terms.owner)).await;
         let (leases, failure) = sort(handover, answers);
         if leases.is_empty() {
             return Err(failure

@@ -132,17 +132,17 @@ impl Idempotent {
 
     /// Takes the lock, or waits until somebody else has stored a result.
     async fn claim_or_find(&self) -> Result<Found> {
-        let spec = self.lock.spec()?;
+        let names = self.lock.names()?;
         let shared = &self.lock.shared;
         let started = shared.clock.now();
-        let request = self.lock.request(spec)?;
+        let request = self.lock.request(names)?;
         let mut onlooker = Onlooker::new(shared, request.holder.digest());
         let mut attempt = Attempt::new(shared, request);
         loop {
-            onlooker.arm(spec.names.first()).await?;
+            onlooker.arm(names.first()).await?;
             let blocked = match attempt.ask(false).await? {
                 Acquired::Granted(leases) => {
-                    let hold = Hold::new(shared, attempt.granted(leases)?, spec.care());
+                    let hold = Hold::new(shared, attempt.granted(leases)?, self.lock.terms.care());
                     return Ok(Found::Ours(self.lock.guard(hold, started)));
                 }
                 Acquired::Held(blocked) => blocked.into_iter().next(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::builder::LocksBuilder;
 use super::event::LockEvent;
 use super::guard::withdraw_in_background;
-use super::handle::{Lock, Renewal, Spec};
+use super::handle::{Lock, Terms};
 use super::hold::LostCause;
 use super::idempotent::Idempotent;
 use super::shared::{Shared, unanswered};
@@ -14,27 +14,16 @@ use crate::backend::{
     Backend, Holding, IntoStore, List, Names, Page, Release, Released, SetCapacity, Sweep, Swept,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::holder::Owner;
-use crate::lease::{Mode, ONE_UNIT, Ttl};
 use crate::name::{Name, check_namespace};
 use crate::record::Record;
-
-/// What every lock of a manager starts from.
-#[derive(Debug, Clone)]
-pub(super) struct Defaults {
-    pub(super) owner: Owner,
-    pub(super) ttl: Ttl,
-    pub(super) renew: Renewal,
-    pub(super) max_hold: Option<Duration>,
-    pub(super) lock_delay_ms: u32,
-}
 
 /// Hands out locks of one store. Cheap to clone; clones share their line of waiters and their keeper.
 #[derive(Debug, Clone)]
 pub struct Locks {
     pub(super) shared: Arc<Shared>,
     namespace: Option<Arc<str>>,
-    pub(super) defaults: Arc<Defaults>,
+    /// What every lock starts from.
+    pub(super) terms: Arc<Terms>,
 }
 
 impl Locks {
@@ -50,12 +39,12 @@ impl Locks {
     pub(super) fn from_parts(
         shared: Arc<Shared>,
         namespace: Option<Arc<str>>,
-        defaults: Defaults,
+        terms: Terms,
     ) -> Self {
         Self {
             shared,
             namespace,
-            defaults: Arc::new(defaults),
+            terms: Arc::new(terms),
         }
     }
 
@@ -68,7 +57,7 @@ impl Locks {
     /// The ttl locks have unless told otherwise.
     #[must_use]
     pub fn ttl(&self) -> Duration {
-        self.defaults.ttl.as_duration()
+        self.terms.ttl.as_duration()
     }
 
     /// The store.
@@ -138,21 +127,7 @@ impl Locks {
     }
 
     pub(super) fn handle(&self, names: Result<Names>) -> Lock {
-        let spec = names.map(|names| Spec {
-            names,
-            owner: self.defaults.owner.clone(),
-            ttl: self.defaults.ttl,
-            mode: Mode::Exclusive,
-            units: ONE_UNIT,
-            limit: ONE_UNIT,
-            renew: self.defaults.renew,
-            max_hold: self.defaults.max_hold,
-            lock_delay_ms: self.defaults.lock_delay_ms,
-            metadata: None,
-            cancel: None,
-            scope: None,
-        });
-        Lock::new(self.shared.clone(), spec)
+        Lock::new(self.shared.clone(), names, self.terms.clone())
     }
 
     /// The full name of a key.
@@ -237,7 +212,7 @@ impl Locks {
     /// Dropped midway, the lock is ended or not.
     pub async fn force_release(&self, key: impl AsRef<str>, reason: &str) -> Result<Vec<Holding>> {
         let name = self.name(key.as_ref())?;
-        let by = &self.defaults.owner;
+        let by = &self.terms.owner;
         let request = Release::force(name.clone(), None, by.clone(), reason)?;
         let answers = self.shared.backend.release(&request).await?;
         let ended = match answers.into_iter().next() {

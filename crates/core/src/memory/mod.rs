@@ -4,7 +4,7 @@
 //! monotonic clock, anchored once to the wall clock, so that no wall-clock step frees or prolongs a lease.
 //!
 //! Ended records are kept for a while, so that repeated requests get the same answer. They leave without anybody
-//! scanning for them: every operation also looks at the next two entries of its shard and drops what is due.
+//! scanning for them: every new name also makes its shard look at the next few and drop what is due.
 
 mod table;
 
@@ -274,8 +274,7 @@ impl Backend for Memory {
     async fn get(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let table = self.table(Self::shard_of(name));
         let now = self.now();
-        let entry = table.entries.get(name);
-        let what = entry.map(|entry| entry.record.seen_at(now));
+        let what = table.get(name).map(|record| record.seen_at(now));
         Ok(Seen { what, now })
     }
 
@@ -286,7 +285,8 @@ impl Backend for Memory {
         let mut page = BinaryHeap::new();
         for shard in 0..SHARDS {
             let table = self.table(shard);
-            for (name, entry) in &table.entries {
+            for entry in &table.entries {
+                let name = &entry.record.name;
                 let fits = page.len() <= size || page.peek().is_some_and(|last| name < last);
                 let after = request.after.as_ref().is_none_or(|after| name > after);
                 if fits

@@ -1,11 +1,11 @@
 //! One shard of the memory store: its records, their books, and the hand that tidies up in passing.
 
-use indexmap::IndexMap;
+use hashbrown::HashTable;
 
 use crate::backend::{Sweep, Swept};
 use crate::clock::Timestamp;
 use crate::lease::Token;
-use crate::name::{Name, NameHash};
+use crate::name::Name;
 use crate::record::Record;
 use crate::record_store::RETENTION;
 use crate::seeded::{Bug, planted};
@@ -16,10 +16,10 @@ const IDLE_ALLOWANCE: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) entries: IndexMap<Name, Entry, NameHash>,
+    pub(super) entries: HashTable<Entry>,
     pub(super) last_token: u64,
     pub(super) idle: usize,
-    /// The entry the next operation looks at.
+    /// The bucket the next operation looks at.
     hand: usize,
     /// No entry is due before this.
     pub(super) earliest_due: u64,
@@ -31,19 +31,39 @@ pub(super) struct Entry {
     pub(super) record: Box<Record>,
 }
 
+impl Entry {
+    fn hash(&self) -> u64 {
+        self.record.name.process_hash()
+    }
+}
+
 impl Table {
+    /// The record of a name.
+    pub(super) fn get(&self, name: &Name) -> Option<&Record> {
+        let entry = self
+            .entries
+            .find(name.process_hash(), |entry| entry.record.name == *name)?;
+        Some(&entry.record)
+    }
+
+    /// The bucket in which the record of a name is.
+    fn find(&self, name: &Name) -> Option<usize> {
+        self.entries
+            .find_bucket_index(name.process_hash(), |entry| entry.record.name == *name)
+    }
+
     pub(super) fn step<T>(
         &mut self,
         name: &Name,
         env: &mut Env,
         step: impl FnOnce(&mut Record, &mut Env) -> Step<T>,
     ) -> Step<T> {
-        let Some((at, _, entry)) = self.entries.get_full_mut(name) else {
+        let found = self.find(name);
+        let Some((at, entry)) = found.and_then(|at| Some((at, self.entries.get_bucket_mut(at)?)))
+        else {
             let mut record = Record::new(name.clone());
             let step = step(&mut record, env);
-            if !record.is_blank() {
-                self.put(record);
-            }
+            self.add(record);
             return step;
         };
         let was_idle = entry.record.is_idle();
@@ -54,41 +74,48 @@ impl Table {
 
     /// Moves a record out for a step over several; [`put`](Self::put) brings it back.
     pub(super) fn take(&mut self, name: &Name) -> Record {
-        match self.entries.get_mut(name) {
+        let found = self.find(name);
+        let blank = Record::new(name.clone());
+        match found.and_then(|at| self.entries.get_bucket_mut(at)) {
             Some(entry) => {
-                self.idle -= usize::from(entry.record.is_idle());
-                let blank = Record::new(name.clone());
-                let record = std::mem::replace(&mut *entry.record, blank);
-                self.idle += 1;
-                record
+                self.idle += usize::from(!entry.record.is_idle());
+                std::mem::replace(&mut *entry.record, blank)
             }
-            None => Record::new(name.clone()),
+            None => blank,
         }
     }
 
     pub(super) fn put(&mut self, record: Record) {
-        if let Some(at) = self.entries.get_index_of(&record.name) {
-            let entry = &mut self.entries[at];
-            let was_idle = entry.record.is_idle();
-            *entry.record = record;
-            self.account(at, was_idle);
-        } else if !record.is_blank() {
-            self.idle += usize::from(record.is_idle());
-            let due = due(&record, record.is_idle());
-            self.earliest_due = self.earliest_due.min(due);
-            self.entries.insert(
-                record.name.clone(),
-                Entry {
-                    due,
-                    record: Box::new(record),
-                },
-            );
+        let found = self.find(&record.name);
+        match found.and_then(|at| Some((at, self.entries.get_bucket_mut(at)?))) {
+            Some((at, entry)) => {
+                let was_idle = entry.record.is_idle();
+                *entry.record = record;
+                self.account(at, was_idle);
+            }
+            None => self.add(record),
         }
     }
 
-    /// Keeps the books after the record at `at` changed.
+    /// Puts in a record that was not there, if there is something in it.
+    fn add(&mut self, record: Record) {
+        if record.is_blank() {
+            return;
+        }
+        self.idle += usize::from(record.is_idle());
+        let due = due(&record, record.is_idle());
+        self.earliest_due = self.earliest_due.min(due);
+        let hash = record.name.process_hash();
+        let record = Box::new(record);
+        self.entries
+            .insert_unique(hash, Entry { due, record }, Entry::hash);
+    }
+
+    /// Keeps the books after the record in the bucket `at` changed.
     fn account(&mut self, at: usize, was_idle: bool) {
-        let entry = &mut self.entries[at];
+        let Some(entry) = self.entries.get_bucket_mut(at) else {
+            return;
+        };
         if planted(Bug::TokenResets) && entry.record.is_idle() {
             entry.record.last_token = Token::new(0);
         }
@@ -102,26 +129,29 @@ impl Table {
     }
 
     fn forget(&mut self, at: usize) {
-        if let Some((_, entry)) = self.entries.swap_remove_index(at) {
+        if let Ok(entry) = self.entries.get_bucket_entry(at) {
+            let (entry, _) = entry.remove();
             self.idle -= usize::from(entry.record.is_idle());
         }
     }
 
-    /// Looks at the next two entries. Each operation leaves at most one entry behind, so that this keeps up.
+    /// Looks at the next few buckets. A table that grows is nearly full, and if it is crowded, half of that is idle: of
+    /// four buckets more than one can be cleared, while each new entry takes one.
     pub(super) fn turn_hand(&mut self, env: &mut Env, events: &mut Events) {
-        for _ in 0..2 {
-            if self.hand >= self.entries.len() {
+        for _ in 0..4 {
+            if self.hand >= self.entries.num_buckets() {
                 self.hand = 0;
             }
             let crowded = self.idle > IDLE_ALLOWANCE + (self.entries.len() - self.idle);
-            match self.entries.get_index(self.hand) {
-                Some((_, entry))
+            match self.entries.get_bucket(self.hand) {
+                Some(entry)
                     if entry.due <= env.now.as_millis() || (crowded && entry.record.is_idle()) =>
                 {
                     self.tend(self.hand, crowded, env, events);
                 }
-                _ => self.hand += 1,
+                _ => {}
             }
+            self.hand += 1;
         }
     }
 
@@ -138,11 +168,13 @@ impl Table {
         if self.earliest_due > now {
             return;
         }
-        let (mut at, mut earliest) = (0, u64::MAX);
-        while let Some((_, entry)) = self.entries.get_index(at) {
+        let mut earliest = u64::MAX;
+        for at in 0..self.entries.num_buckets() {
+            let Some(entry) = self.entries.get_bucket(at) else {
+                continue;
+            };
             if entry.due > now || !request.covers(&entry.record) {
                 earliest = earliest.min(entry.due);
-                at += 1;
                 continue;
             }
             if *left == 0 {
@@ -155,6 +187,11 @@ impl Table {
             let tended = self.tend(at, false, env, events);
             swept.tickets += tended.settled.tickets;
             swept.forgotten += usize::from(tended.forgotten);
+            earliest = earliest.min(
+                self.entries
+                    .get_bucket(at)
+                    .map_or(u64::MAX, |left| left.due),
+            );
         }
         self.earliest_due = earliest;
     }
@@ -167,7 +204,7 @@ impl Table {
         now: Timestamp,
         swept: &mut Swept,
     ) {
-        for entry in self.entries.values() {
+        for entry in &self.entries {
             let mut run_out = entry.record.run_out(now).peekable();
             if run_out.peek().is_none() || !request.covers(&entry.record) {
                 continue;
@@ -183,11 +220,12 @@ impl Table {
 
     /// Settles the record at `at` and forgets it if nothing but old history is left.
     fn tend(&mut self, at: usize, crowded: bool, env: &mut Env, events: &mut Events) -> Tended {
-        let entry = &mut self.entries[at];
+        let Some(entry) = self.entries.get_bucket_mut(at) else {
+            return Tended::default();
+        };
         let was_idle = entry.record.is_idle();
         let settled = transition::settle(&mut entry.record, env, events);
         self.last_token = self.last_token.max(env.next_token.get() - 1);
-        let entry = &mut self.entries[at];
         let idle = entry.record.is_idle();
         let over = idle && (crowded || due(&entry.record, idle) <= env.now.as_millis());
         if over {
@@ -201,6 +239,7 @@ impl Table {
     }
 }
 
+#[derive(Default)]
 struct Tended {
     settled: transition::Settled,
     forgotten: bool,
