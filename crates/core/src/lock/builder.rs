@@ -151,27 +151,29 @@ impl LocksBuilder {
         if let Some(max) = self.max_hold {
             check_max_hold(max)?;
         }
+        let owner = self.owner.as_ref();
+        let owner = owner.map_or_else(|| Ok(Owner::this_process()), Owner::new)?;
+        let ttl = lock_ttl(self.ttl)?;
+        let lock_delay_ms = lock_delay_millis(self.lock_delay)?;
+        let runtime = runtime_or_current(self.runtime)?;
+        let (keeper, idle) = Keeper::new();
+        let shared = Arc::new(Shared::new(self.store, self.clock, self.hooks, keeper));
+        keeper::start(idle, &shared, self.sweep_every, &runtime);
         let terms = Terms {
-            owner: self
-                .owner
-                .as_ref()
-                .map_or_else(|| Ok(Owner::this_process()), Owner::new)?,
-            ttl: lock_ttl(self.ttl)?,
+            shared,
+            owner,
+            ttl,
             mode: Mode::Exclusive,
             units: ONE_UNIT,
             limit: ONE_UNIT,
             renew: self.renew,
             max_hold: self.max_hold,
-            lock_delay_ms: lock_delay_millis(self.lock_delay)?,
+            lock_delay_ms,
             metadata: None,
             cancel: None,
             scope: None,
         };
-        let runtime = runtime_or_current(self.runtime)?;
-        let (keeper, idle) = Keeper::new();
-        let shared = Arc::new(Shared::new(self.store, self.clock, self.hooks, keeper));
-        keeper::start(idle, &shared, self.sweep_every, &runtime);
-        Ok(Locks::from_parts(shared, namespace, terms))
+        Ok(Locks::from_parts(namespace, terms))
     }
 
     #[cfg(feature = "observe")]

@@ -81,7 +81,7 @@ impl Held {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.0.check() {
-            Ok(()) => self.0.deadline().since(self.0.shared.clock.now()),
+            Ok(()) => self.0.deadline().since(self.0.manager().clock.now()),
             Err(_) => Duration::ZERO,
         }
     }
@@ -95,13 +95,13 @@ impl Held {
     /// How long ago the lock was acquired.
     #[must_use]
     pub fn held_for(&self) -> Duration {
-        self.0.shared.clock.now().since(self.0.acquired)
+        self.0.manager().clock.now().since(self.0.acquired)
     }
 
     /// The ttl this lock was asked for.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
-        self.0.ttl
+        self.0.terms.ttl
     }
 
     /// How many guards share this acquisition; more than one only by [reentry](super::Lock::scope).
@@ -197,9 +197,12 @@ impl Guard {
         let ttl = lock_ttl(ttl)?;
         self.check()?;
         let hold = &self.held.0;
-        hold.shared.check_ttl(ttl)?;
-        let t0 = hold.shared.clock.now();
-        let answers = hold.shared.renew(renew::items(hold, ttl).collect()).await;
+        hold.manager().check_ttl(ttl)?;
+        let t0 = hold.manager().clock.now();
+        let answers = hold
+            .manager()
+            .renew(renew::items(hold, ttl).collect())
+            .await;
         let failure = answers
             .iter()
             .find_map(|answer| answer.as_ref().err())
@@ -290,7 +293,7 @@ impl Guard {
     /// not, the long way asks again, and gets the same answer.
     fn give_up_at_once(&mut self) -> bool {
         let hold = &self.held.0;
-        let Some(store) = hold.shared.at_once() else {
+        let Some(store) = hold.manager().at_once() else {
             return false;
         };
         if self.scope.is_some() || hold.leases().len() > 1 || !hold.is_live() {
@@ -366,7 +369,7 @@ impl Guard {
 
     /// Lets local waiters ask at once where the store does not hand over by itself.
     fn pass_on(&self) {
-        let shared = &self.held.0.shared;
+        let shared = self.held.0.manager();
         if shared.line.waiters() > 0 && !shared.can().queue {
             self.tokens().for_each(|(name, _)| shared.line.hint(name));
         }
@@ -374,25 +377,25 @@ impl Guard {
 
     fn leave_scope(&self) {
         if let Some(scope) = &self.scope {
-            self.held.0.shared.scopes.remove(scope, &self.held.0);
+            self.held.0.manager().scopes.remove(scope, &self.held.0);
         }
     }
 }
 
 /// Ends the only lease of a hold, if the store answers without waiting.
 fn release_at_once(hold: &Hold) -> Option<Result<Releases>> {
-    let store = hold.shared.at_once()?;
+    let store = hold.manager().at_once()?;
     (hold.leases().len() == 1).then(|| store.release_at_once(hold.release()))
 }
 
 /// Ends the leases of a hold in reverse, as several locks always are; one answer per name.
 async fn release(hold: &Hold) -> Result<Releases> {
-    let store = &hold.shared.backend;
+    let store = &hold.manager().backend;
     if hold.leases().len() == 1 {
         return store.release(hold.release()).await;
     }
     let grants = hold.leases().iter().rev().cloned();
-    if hold.shared.takes_names_together() {
+    if hold.manager().takes_names_together() {
         let request = Release::Grants {
             holder: hold.holder().clone(),
             grants: grants.collect(),
@@ -426,8 +429,12 @@ pub(super) fn withdraw_in_background(hold: &Hold) {
     let Ok(names) = Names::new(hold.leases().iter().map(|(name, _)| name.clone())) else {
         return;
     };
-    let until = hold.shared.clock.now().after(hold.ttl.as_duration() * 2);
-    hold.shared.keeper.withdraw(Withdrawal {
+    let until = hold
+        .manager()
+        .clock
+        .now()
+        .after(hold.terms.ttl.as_duration() * 2);
+    hold.manager().keeper.withdraw(Withdrawal {
         names,
         holder: hold.holder().clone(),
         until,

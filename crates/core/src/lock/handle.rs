@@ -6,15 +6,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
-use super::deadline::{check_max_hold, lock_ttl, renewal_interval};
+use super::deadline::{check_max_hold, deadline, lock_ttl, renewal_interval};
 use super::event::{LockEvent, NotAcquired};
 use super::guard::{Guard, Held, lost, withdraw_in_background};
-use super::hold::{Care, Granted, Hold, Leases};
+use super::hold::{Granted, Hold, Leases};
 use super::scope::Scope;
 use super::shared::Shared;
 use super::wait::{Patience, try_now, wait};
 use crate::backend::request::lock_delay_millis;
 use crate::backend::{Acquire, Acquired, Blocked, Names};
+use crate::background::Withdrawal;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::holder::{Holder, Owner};
@@ -29,15 +30,16 @@ use crate::lease::{Metadata, Mode, ONE_UNIT, Ttl, Units};
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
-    pub(super) shared: Arc<Shared>,
     /// What to take, or what is wrong with that or with how.
     names: std::result::Result<Names, Arc<Error>>,
     pub(super) terms: Arc<Terms>,
 }
 
-/// How to take a lock. Shared by the locks of a manager until one of them is told otherwise, so that a lock is small.
+/// Where and how to take a lock. Shared by the locks of a manager until one of them is told otherwise, and by what they
+/// hold, so that both are small.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
+    pub(super) shared: Arc<Shared>,
     pub(super) owner: Owner,
     pub(super) ttl: Ttl,
     pub(super) mode: Mode,
@@ -60,12 +62,15 @@ pub(super) enum Renewal {
 }
 
 impl Lock {
-    pub(super) fn new(shared: Arc<Shared>, names: Result<Names>, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(names: Result<Names>, terms: Arc<Terms>) -> Self {
         Self {
-            shared,
             names: names.map_err(Arc::new),
             terms,
         }
+    }
+
+    pub(super) fn manager(&self) -> &Arc<Shared> {
+        &self.terms.shared
     }
 
     fn with(mut self, change: impl FnOnce(&mut Terms) -> Result<()>) -> Self {
@@ -179,7 +184,7 @@ impl Lock {
     pub fn is_held_by(&self, scope: &Scope) -> bool {
         self.names
             .as_ref()
-            .is_ok_and(|names| self.shared.scopes.is_held(scope, names.first()))
+            .is_ok_and(|names| self.manager().scopes.is_held(scope, names.first()))
     }
 
     /// Waits as long as it takes.
@@ -210,7 +215,7 @@ impl Lock {
                 Err(blocked) => Err(self.taken(blocked)),
             };
         }
-        self.acquire_until(Some(self.shared.clock.now().after(wait)))
+        self.acquire_until(Some(self.manager().clock.now().after(wait)))
             .await
     }
 
@@ -225,7 +230,7 @@ impl Lock {
     /// The short way to a lock that is free: one name, from a store that answers at once. Whatever is in its way, the
     /// long way tells.
     fn acquire_at_once(&self) -> Option<Guard> {
-        let shared = &self.shared;
+        let shared = self.manager();
         let names = self.names.as_ref().ok()?;
         let name = names.single()?;
         let store = shared.at_once()?;
@@ -238,17 +243,27 @@ impl Lock {
         }
         shared.refuse_if_closed().ok()?;
         let request = self.request(names).ok()?;
-        let (t0, Ok(Acquired::Granted(leases))) = store.acquire_at_once(&request) else {
-            return None;
+        let (t0, leases) = match store.acquire_at_once(&request) {
+            (t0, Ok(Acquired::Granted(leases))) if leases.len() == 1 => (t0, leases),
+            (_, Ok(Acquired::Held(_))) => return None,
+            (t0, _) => {
+                let until = t0.after(request.ttl.as_duration() * 2);
+                shared.keeper.withdraw(Withdrawal {
+                    names: request.names,
+                    holder: request.holder,
+                    until,
+                });
+                return None;
+            }
         };
-        let deadline = super::deadline::deadline(t0, leases[0].ttl);
+        let deadline = deadline(t0, leases[0].ttl);
         let granted = Granted {
             holder: request.holder,
             leases,
             t0,
             deadline,
         };
-        let hold = Hold::new(shared, granted, self.terms.care());
+        let hold = Hold::new(&self.terms, granted);
         if shared.refuse_if_closed().is_err() {
             withdraw_in_background(&hold);
             return None;
@@ -268,7 +283,7 @@ impl Lock {
         };
         let acquired = match self.request(names) {
             Ok(request) => {
-                let mut attempt = Attempt::new(&self.shared, request);
+                let mut attempt = Attempt::new(self.manager(), request);
                 wait(&mut attempt, patience)
                     .await
                     .and_then(|leases| outcome.acquired(&mut attempt, leases))
@@ -298,7 +313,7 @@ impl Lock {
         let mut outcome = Outcome::new(self, names);
         let answer = match self.request(names) {
             Ok(request) => {
-                let mut attempt = Attempt::new(&self.shared, request);
+                let mut attempt = Attempt::new(self.manager(), request);
                 match try_now(&mut attempt).await {
                     Ok(Ok(leases)) => outcome.acquired(&mut attempt, leases).map(Ok),
                     Ok(Err(blocked)) => {
@@ -315,8 +330,8 @@ impl Lock {
 
     /// The guard of a new hold, which is looked after from now on.
     pub(super) fn guard(&self, hold: Arc<Hold>, started: Moment) -> Guard {
-        let shared = &self.shared;
-        if hold.renew_every.is_some() || shared.has_hooks() {
+        let shared = self.manager();
+        if hold.renew_every().is_some() || shared.has_hooks() {
             shared
                 .keeper
                 .look_by(hold.next_renewal().min(hold.risky_from()));
@@ -333,14 +348,14 @@ impl Lock {
 
     fn taken(&self, blocked: Blocked) -> Error {
         Error::new(ErrorKind::NotAcquired, "it is taken")
-            .during("acquire", self.shared.scheme())
+            .during("acquire", self.manager().scheme())
             .with_name(&blocked.name)
             .with_blocked(blocked)
     }
 
     /// What to take, unless there is something wrong with it or the manager is closed.
     pub(super) fn names(&self) -> Result<&Names> {
-        self.shared.refuse_if_closed()?;
+        self.manager().refuse_if_closed()?;
         self.names.as_ref().map_err(|error| error.copy())
     }
 
@@ -349,7 +364,7 @@ impl Lock {
         let Some(scope) = &self.terms.scope else {
             return Ok(None);
         };
-        let held = |name| self.shared.scopes.enter(scope, name);
+        let held = |name| self.manager().scopes.enter(scope, name);
         let Some(hold) = names.as_slice().iter().find_map(held) else {
             return Ok(None);
         };
@@ -360,7 +375,8 @@ impl Lock {
             .iter()
             .map(|(name, _)| name)
             .eq(names.as_slice());
-        if !same_names || (hold.mode, hold.units) != (self.terms.mode, self.terms.units) {
+        if !same_names || (hold.terms.mode, hold.terms.units) != (self.terms.mode, self.terms.units)
+        {
             return Err(Error::invalid(
                 "this scope holds the lock already, with other names, in another mode or another number of units",
             )
@@ -371,11 +387,11 @@ impl Lock {
     }
 
     pub(super) fn request(&self, names: &Names) -> Result<Acquire> {
-        let (can, terms) = (self.shared.can(), &*self.terms);
+        let (can, terms) = (self.manager().can(), &*self.terms);
         if (terms.mode == Mode::Shared || terms.limit > ONE_UNIT) && !can.quantities {
             return Err(self.unsupported("shared locks and semaphores"));
         }
-        self.shared.check_ttl(terms.ttl)?;
+        self.manager().check_ttl(terms.ttl)?;
         // A name is seldom in the cache. To ask for it now and to count the reference later leaves the processor the
         // making of the holder to do until it is there.
         std::hint::black_box(names.first().process_hash());
@@ -390,26 +406,20 @@ impl Lock {
     }
 
     fn unsupported(&self, what: &str) -> Error {
-        Error::unsupported(format!("{} cannot do {what}", self.shared.scheme()))
-            .during("acquire", self.shared.scheme())
+        Error::unsupported(format!("{} cannot do {what}", self.manager().scheme()))
+            .during("acquire", self.manager().scheme())
     }
 }
 
 impl Terms {
-    pub(super) fn care(&self) -> Care {
+    /// How often a lease is renewed, if it is.
+    pub(super) fn renew_every(&self) -> Option<Duration> {
         let ttl = self.ttl.as_duration();
-        let renew_every = match self.renew {
+        match self.renew {
             Renewal::Off => None,
             Renewal::Automatic => Some(renewal_interval(ttl)),
             // Rarer than every half ttl would leave no second try.
             Renewal::Every(interval) => Some(interval.clamp(Duration::from_millis(10), ttl / 2)),
-        };
-        Care {
-            ttl: self.ttl,
-            mode: self.mode,
-            units: self.units,
-            renew_every,
-            max_hold: self.max_hold,
         }
     }
 }
@@ -428,8 +438,8 @@ impl<'a> Outcome<'a> {
             lock,
             names,
             // Only hooks want to know how long it took.
-            started: if lock.shared.has_hooks() {
-                lock.shared.clock.now()
+            started: if lock.manager().has_hooks() {
+                lock.manager().clock.now()
             } else {
                 Moment::from_nanos(0)
             },
@@ -439,22 +449,22 @@ impl<'a> Outcome<'a> {
 
     fn acquired(&mut self, attempt: &mut Attempt<'_>, leases: Leases) -> Result<Guard> {
         let granted = attempt.granted(leases)?;
-        let hold = Hold::new(&self.lock.shared, granted, self.lock.terms.care());
+        let hold = Hold::new(&self.lock.terms, granted);
         // Looked at after the hold is on the roster: a shutdown either finds it there or is seen here.
-        if let Err(closed) = self.lock.shared.refuse_if_closed() {
+        if let Err(closed) = self.lock.manager().refuse_if_closed() {
             withdraw_in_background(&hold);
             return Err(closed);
         }
         self.reported = true;
         if let Some(scope) = &self.lock.terms.scope {
-            self.lock.shared.scopes.add(scope, &hold);
+            self.lock.manager().scopes.add(scope, &hold);
         }
         Ok(self.lock.guard(hold, self.started))
     }
 
     fn failed(&mut self, error: Error) -> Error {
         let error = error
-            .during("acquire", self.lock.shared.scheme())
+            .during("acquire", self.lock.manager().scheme())
             .with_name(self.names.first());
         self.refused(match error.kind() {
             ErrorKind::NotAcquired => NotAcquired::TimedOut,
@@ -466,7 +476,7 @@ impl<'a> Outcome<'a> {
 
     fn refused(&mut self, why: NotAcquired<'_>) {
         self.reported = true;
-        let shared = &self.lock.shared;
+        let shared = self.lock.manager();
         if !shared.has_hooks() {
             return;
         }

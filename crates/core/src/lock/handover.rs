@@ -31,7 +31,7 @@ impl Handover {
         Self {
             leases: hold.leases().to_vec(),
             secret: *hold.holder().secret(),
-            ttl: hold.ttl,
+            ttl: hold.terms.ttl,
         }
     }
 
@@ -63,7 +63,7 @@ impl Locks {
     /// # Cancel safety
     /// Dropped midway, the lease may be left to run out.
     pub async fn adopt(&self, handover: &Handover) -> Result<Guard> {
-        let shared = &self.shared;
+        let shared = self.manager();
         if !shared.can().adopt {
             return Err(Error::unsupported(format!(
                 "{} cannot hand leases over",
@@ -73,7 +73,6 @@ impl Locks {
         let names = Names::new(handover.leases.iter().map(|(name, _)| name.clone()))?;
         let lock = self.handle(Ok(names)).ttl(handover.ttl.as_duration());
         lock.names()?;
-        let care = lock.terms.care();
         shared.check_ttl(handover.ttl)?;
         let heir = Holder::random();
         let t0 = shared.clock.now();
@@ -84,14 +83,13 @@ impl Locks {
                 .unwrap_or_else(|| Error::new(ErrorKind::Internal, "the store did not answer")));
         }
         let hold = Hold::new(
-            shared,
+            &lock.terms,
             Granted {
                 holder: heir,
                 leases,
                 t0,
                 deadline: deadline(t0, handover.ttl.as_duration()),
             },
-            care,
         );
         let over = || hold.check().err().map(|cause| lost(hold.name(), cause));
         if let Some(failure) = failure

@@ -11,11 +11,12 @@ use tokio::sync::Notify;
 use super::deadline::{deadline, lead};
 use super::event::{LockEvent, ReleaseOutcome};
 use super::guard::Held;
+use super::handle::Terms;
 use super::shared::Shared;
 use crate::backend::{Holding, NotHeld, Release};
 use crate::clock::{Moment, Timestamp};
 use crate::holder::{Holder, Owner};
-use crate::lease::{Lease, Mode, Token, Ttl, Units};
+use crate::lease::{Lease, Token};
 use crate::name::Name;
 use crate::record::Ending;
 
@@ -118,13 +119,9 @@ const RELEASED: u8 = 4;
 
 /// The shared state of one acquisition.
 pub(super) struct Hold {
-    pub(super) shared: Arc<Shared>,
+    pub(super) terms: Arc<Terms>,
     /// What it has, as the request that gives it back: made ahead, so that a release has nothing to make.
     release: Release,
-    pub(super) ttl: Ttl,
-    pub(super) mode: Mode,
-    pub(super) units: Units,
-    pub(super) renew_every: Option<Duration>,
     pub(super) acquired: Moment,
     pub(super) last_moment: Moment,
     /// Set as soon as it sits.
@@ -163,38 +160,24 @@ pub(super) struct Granted {
     pub(super) deadline: Moment,
 }
 
-/// How a [`Hold`] is to be looked after.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Care {
-    pub(super) ttl: Ttl,
-    pub(super) mode: Mode,
-    pub(super) units: Units,
-    pub(super) renew_every: Option<Duration>,
-    pub(super) max_hold: Option<Duration>,
-}
-
 impl Hold {
-    pub(super) fn new(shared: &Arc<Shared>, granted: Granted, care: Care) -> Arc<Self> {
+    pub(super) fn new(terms: &Arc<Terms>, granted: Granted) -> Arc<Self> {
         let expires_at = granted
             .leases
             .iter()
             .map(|lease| lease.expires_at.as_millis())
             .min();
-        let renewal = care
-            .renew_every
+        let renewal = terms
+            .renew_every()
             .map_or(Moment::FAR_FUTURE, |every| granted.t0.after(every));
         let hold = Arc::new(Self {
-            shared: shared.clone(),
+            terms: terms.clone(),
             release: Release::Grants {
                 holder: granted.holder,
                 grants: tokens(granted.leases),
             },
-            ttl: care.ttl,
-            mode: care.mode,
-            units: care.units,
-            renew_every: care.renew_every,
             acquired: granted.t0,
-            last_moment: care
+            last_moment: terms
                 .max_hold
                 .map_or(Moment::FAR_FUTURE, |max| granted.t0.after(max)),
             seat: AtomicU32::new(0),
@@ -208,8 +191,17 @@ impl Hold {
             watched: AtomicBool::new(false),
         });
         hold.seat
-            .store(shared.roster.seat(&hold), Ordering::Relaxed);
+            .store(terms.shared.roster.seat(&hold), Ordering::Relaxed);
         hold
+    }
+
+    pub(super) fn manager(&self) -> &Arc<Shared> {
+        &self.terms.shared
+    }
+
+    /// How often it is renewed, if it is.
+    pub(super) fn renew_every(&self) -> Option<Duration> {
+        self.terms.renew_every()
     }
 
     /// The request that gives everything back at once.
@@ -256,7 +248,7 @@ impl Hold {
 
     /// When the lease is at risk by time alone.
     pub(super) fn risky_from(&self) -> Moment {
-        self.deadline().before(lead(self.ttl.as_duration()))
+        self.deadline().before(lead(self.terms.ttl.as_duration()))
     }
 
     pub(super) fn state(&self) -> State {
@@ -265,7 +257,7 @@ impl Hold {
             LOST => return State::Lost(self.cause()),
             _ => {}
         }
-        let now = self.shared.clock.now();
+        let now = self.manager().clock.now();
         if now >= self.deadline() {
             self.lose(self.overdue());
             return self.state();
@@ -279,7 +271,7 @@ impl Hold {
 
     /// What the store's "not held" means for this hold.
     pub(super) fn why_not_held(&self, not_held: &NotHeld) -> LostCause {
-        LostCause::of(not_held, self.shared.clock.now() >= self.deadline())
+        LostCause::of(not_held, self.manager().clock.now() >= self.deadline())
     }
 
     /// Why it is lost once its deadline has passed.
@@ -294,7 +286,7 @@ impl Hold {
     /// Whether the lease may be acted upon; no I/O.
     pub(super) fn check(&self) -> Result<(), LostCause> {
         match self.phase.load(Ordering::Acquire) {
-            HELD | AT_RISK if self.shared.clock.now() < self.deadline() => Ok(()),
+            HELD | AT_RISK if self.manager().clock.now() < self.deadline() => Ok(()),
             HELD | AT_RISK => {
                 self.lose(self.overdue());
                 Err(self.cause())
@@ -369,7 +361,7 @@ impl Hold {
                 .compare_exchange(HELD, AT_RISK, Ordering::SeqCst, Ordering::SeqCst);
         if now_at_risk.is_ok() {
             self.notify();
-            self.shared.emit(|| LockEvent::AtRisk {
+            self.manager().emit(|| LockEvent::AtRisk {
                 held: Held::of(self),
             });
         }
@@ -397,11 +389,11 @@ impl Hold {
         if lost.is_ok() {
             self.notify();
             let cause = self.cause();
-            self.shared.emit(|| LockEvent::Lost {
+            self.manager().emit(|| LockEvent::Lost {
                 name: self.name(),
                 names: self.leases().len(),
                 token: self.token(),
-                held_for: self.shared.clock.now().since(self.acquired),
+                held_for: self.manager().clock.now().since(self.acquired),
                 cause: &cause,
             });
         }
@@ -418,10 +410,10 @@ impl Hold {
     }
 
     pub(super) fn tell_released(&self, outcome: ReleaseOutcome<'_>) {
-        self.shared.emit(|| LockEvent::Released {
+        self.manager().emit(|| LockEvent::Released {
             name: self.name(),
             token: self.token(),
-            held_for: self.shared.clock.now().since(self.acquired),
+            held_for: self.manager().clock.now().since(self.acquired),
             outcome,
         });
     }
@@ -452,7 +444,7 @@ impl Hold {
             tokio::select! {
                 biased;
                 () = notified => {}
-                () = self.shared.clock.sleep_until(wake) => {}
+                () = self.manager().clock.sleep_until(wake) => {}
             }
         }
     }
@@ -461,6 +453,6 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let seat = *self.seat.get_mut();
-        self.shared.roster.leave(self.name(), seat);
+        self.manager().roster.leave(self.name(), seat);
     }
 }

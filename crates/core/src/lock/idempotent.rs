@@ -120,7 +120,7 @@ impl Idempotent {
         Fut: Future<Output = Result<String, E>>,
     {
         let keep = Ttl::new(self.keep).map_err(lock_error)?;
-        self.lock.shared.check_ttl(keep).map_err(lock_error)?;
+        self.lock.manager().check_ttl(keep).map_err(lock_error)?;
         match self.claim_or_find().await.map_err(lock_error)? {
             Found::Done(value) => Ok(Answer {
                 value,
@@ -133,7 +133,7 @@ impl Idempotent {
     /// Takes the lock, or waits until somebody else has stored a result.
     async fn claim_or_find(&self) -> Result<Found> {
         let names = self.lock.names()?;
-        let shared = &self.lock.shared;
+        let shared = self.lock.manager();
         let started = shared.clock.now();
         let request = self.lock.request(names)?;
         let mut onlooker = Onlooker::new(shared, request.holder.digest());
@@ -142,7 +142,7 @@ impl Idempotent {
             onlooker.arm(names.first()).await?;
             let blocked = match attempt.ask(false).await? {
                 Acquired::Granted(leases) => {
-                    let hold = Hold::new(shared, attempt.granted(leases)?, self.lock.terms.care());
+                    let hold = Hold::new(&self.lock.terms, attempt.granted(leases)?);
                     return Ok(Found::Ours(self.lock.guard(hold, started)));
                 }
                 Acquired::Held(blocked) => blocked.into_iter().next(),
@@ -254,7 +254,7 @@ where
 
 /// Stores the result, trying again as long as the lock is ours: the work is done and must not be done twice.
 async fn store_while_held(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
-    let clock = guard.hold().shared.clock.clone();
+    let clock = guard.hold().manager().clock.clone();
     let mut in_doubt = false;
     loop {
         let stored = tokio::select! {
@@ -283,7 +283,7 @@ async fn store_while_held(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
 async fn store(guard: &Guard, keep: Ttl, value: &str) -> Result<()> {
     let metadata = Metadata::new(format!("{DONE}{value}"))?;
     let items = super::renew::items(guard.hold(), keep).map(|item| item.metadata(metadata.clone()));
-    let answers = guard.hold().shared.renew(items.collect()).await;
+    let answers = guard.hold().manager().renew(items.collect()).await;
     for answer in answers {
         match answer? {
             Renewed::Renewed(_) => {}

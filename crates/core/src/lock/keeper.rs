@@ -238,7 +238,7 @@ impl Task {
 
 /// How much early a lease is renewed along with others, so that one call serves them all.
 fn slack(hold: &Hold) -> Duration {
-    hold.renew_every.unwrap_or_default() / 8
+    hold.renew_every().unwrap_or_default() / 8
 }
 
 /// What is to be done about one hold now, and when to look at it again.
@@ -260,5 +260,5 @@ fn consider(hold: &Arc<Hold>, now: Moment, hooked: bool, due: &mut Vec<Due>) -> 
     if hooked && now >= hold.risky_from() {
         hold.at_risk();
     }
-    (hold.renew_every.is_some() || hooked).then(|| next_look(hold, now))
+    (hold.renew_every().is_some() || hooked).then(|| next_look(hold, now))
 }

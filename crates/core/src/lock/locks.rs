@@ -20,7 +20,6 @@ use crate::record::Record;
 /// Hands out locks of one store. Cheap to clone; clones share their line of waiters and their keeper.
 #[derive(Debug, Clone)]
 pub struct Locks {
-    pub(super) shared: Arc<Shared>,
     namespace: Option<Arc<str>>,
     /// What every lock starts from.
     pub(super) terms: Arc<Terms>,
@@ -36,16 +35,15 @@ impl Locks {
         LocksBuilder::new(store.into_store())
     }
 
-    pub(super) fn from_parts(
-        shared: Arc<Shared>,
-        namespace: Option<Arc<str>>,
-        terms: Terms,
-    ) -> Self {
+    pub(super) fn from_parts(namespace: Option<Arc<str>>, terms: Terms) -> Self {
         Self {
-            shared,
             namespace,
             terms: Arc::new(terms),
         }
+    }
+
+    pub(super) fn manager(&self) -> &Arc<Shared> {
+        &self.terms.shared
     }
 
     /// The namespace locks are taken in, if there is one.
@@ -63,13 +61,13 @@ impl Locks {
     /// The store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Backend> {
-        &self.shared.backend
+        &self.manager().backend
     }
 
     /// How many locks this manager and its clones hold right now.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.shared
+        self.manager()
             .roster
             .all()
             .iter()
@@ -80,7 +78,7 @@ impl Locks {
     /// How many acquisitions of this manager and its clones wait right now.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.line.waiters()
+        self.manager().line.waiters()
     }
 
     /// The same manager for another namespace.
@@ -127,7 +125,7 @@ impl Locks {
     }
 
     pub(super) fn handle(&self, names: Result<Names>) -> Lock {
-        Lock::new(self.shared.clone(), names, self.terms.clone())
+        Lock::new(names, self.terms.clone())
     }
 
     /// The full name of a key.
@@ -153,7 +151,7 @@ impl Locks {
     /// Cancel-safe: reads only.
     pub async fn get(&self, key: impl AsRef<str>) -> Result<Option<Record>> {
         let name = self.name(key.as_ref())?;
-        Ok(self.shared.backend.get(&name).await?.what)
+        Ok(self.manager().backend.get(&name).await?.what)
     }
 
     /// Who holds a key right now, if anybody.
@@ -189,16 +187,16 @@ impl Locks {
     /// # Cancel safety
     /// Cancel-safe: reads only.
     pub async fn list(&self, mut request: List) -> Result<Page<Record>> {
-        if !self.shared.can().list {
+        if !self.manager().can().list {
             return Err(Error::unsupported(format!(
                 "{} cannot list",
-                self.shared.scheme()
+                self.manager().scheme()
             )));
         }
         if let Some(namespace) = &self.namespace {
             request.namespace = Some(namespace.as_ref().to_owned());
         }
-        Ok(self.shared.backend.list(&request).await?.what)
+        Ok(self.manager().backend.list(&request).await?.what)
     }
 
     /// Ends whatever is held of a key, whoever holds it, and says what that was; empty if it was free.
@@ -214,13 +212,13 @@ impl Locks {
         let name = self.name(key.as_ref())?;
         let by = &self.terms.owner;
         let request = Release::force(name.clone(), None, by.clone(), reason)?;
-        let answers = self.shared.backend.release(&request).await?;
+        let answers = self.manager().backend.release(&request).await?;
         let ended = match answers.into_iter().next() {
             Some(Released::Forced(holdings)) => holdings,
             Some(_) => Vec::new(),
             None => return Err(unanswered()),
         };
-        self.shared.emit(|| LockEvent::Forced {
+        self.manager().emit(|| LockEvent::Forced {
             name: &name,
             by,
             reason,
@@ -238,10 +236,10 @@ impl Locks {
     /// # Cancel safety
     /// Dropped midway, it is set or not.
     pub async fn set_capacity(&self, key: impl AsRef<str>, units: Option<u32>) -> Result<()> {
-        if !self.shared.can().quantities {
+        if !self.manager().can().quantities {
             return Err(Error::unsupported(format!(
                 "{} cannot count units",
-                self.shared.scheme()
+                self.manager().scheme()
             )));
         }
         let name = self.name(key.as_ref())?;
@@ -250,7 +248,11 @@ impl Locks {
             units,
             expect_version: None,
         };
-        self.shared.backend.set_capacity(&request).await.map(drop)
+        self.manager()
+            .backend
+            .set_capacity(&request)
+            .await
+            .map(drop)
     }
 
     /// Settles and forgets what has run out in the store, up to `limit` records.
@@ -261,13 +263,13 @@ impl Locks {
     /// # Cancel safety
     /// Dropped midway, some of it is done.
     pub async fn sweep(&self, limit: usize) -> Result<Swept> {
-        self.shared.backend.sweep(&Sweep::all(limit)).await
+        self.manager().backend.sweep(&Sweep::all(limit)).await
     }
 
     /// Stops taking locks and answers everybody who waits. What is held stays held, and goes on being renewed, until
     /// its guards let go.
     pub fn close(&self) {
-        self.shared.close();
+        self.manager().close();
     }
 
     /// Closes, releases everything this manager and its clones hold, and waits until that is done, at most this long.
@@ -281,22 +283,22 @@ impl Locks {
     /// Dropped midway, the releases go on in the background.
     pub async fn shutdown(&self, within: Duration) -> Result<()> {
         self.close();
-        for hold in self.shared.roster.all() {
+        for hold in self.manager().roster.all() {
             if hold.is_live() {
                 withdraw_in_background(&hold);
                 hold.lose(LostCause::ShutDown);
             }
         }
-        let deadline = self.shared.clock.now().after(within);
+        let deadline = self.manager().clock.now().after(within);
         tokio::select! {
             biased;
-            () = self.shared.keeper.drained() => Ok(()),
-            () = self.shared.clock.sleep_until(deadline) => Err(Error::new(
+            () = self.manager().keeper.drained() => Ok(()),
+            () = self.manager().clock.sleep_until(deadline) => Err(Error::new(
                 ErrorKind::Timeout,
                 format!("not everything was released within {within:?}; what is left runs out by itself"),
             )
             .with_effect(crate::error::Effect::Unknown)
-            .during("shutdown", self.shared.scheme())),
+            .during("shutdown", self.manager().scheme())),
         }
     }
 }

@@ -41,7 +41,7 @@ async fn renew_batch(shared: &Arc<Shared>, batch: &[Due]) {
     let t0 = shared.clock.now();
     let items = batch
         .iter()
-        .flat_map(|due| items(&due.hold, due.hold.ttl))
+        .flat_map(|due| items(&due.hold, due.hold.terms.ttl))
         .collect();
     // A store that hangs must not keep the next try from being made.
     let patience = batch
@@ -105,9 +105,9 @@ pub(super) fn settle(
         Some(lease) if !in_doubt => {
             hold.renewed(t0, lease.ttl, lease.expires_at);
             plan_next(hold, t0);
-            let now = hold.shared.clock.now();
+            let now = hold.manager().clock.now();
             let lag = now.since(planned.min(t0));
-            hold.shared.emit(|| LockEvent::Renewed {
+            hold.manager().emit(|| LockEvent::Renewed {
                 held: Held::of(hold),
                 lag,
             });
@@ -121,25 +121,27 @@ pub(super) fn settle(
 }
 
 fn plan_next(hold: &Hold, t0: Moment) {
-    if let Some(every) = hold.renew_every {
+    if let Some(every) = hold.renew_every() {
         plan(hold, t0.after(every));
     }
 }
 
 fn plan(hold: &Hold, at: Moment) {
     hold.renew_at(at);
-    hold.shared.keeper.look_by(at);
+    hold.manager().keeper.look_by(at);
 }
 
 /// A failed renewal is not a loss: the lease goes on until its deadline, and the next try comes soon.
 fn failed(hold: &Arc<Hold>) {
     hold.at_risk();
-    if hold.renew_every.is_some() {
-        plan(hold, hold.shared.clock.now().after(pause(hold)));
+    if hold.renew_every().is_some() {
+        plan(hold, hold.manager().clock.now().after(pause(hold)));
     }
 }
 
 fn pause(hold: &Hold) -> Duration {
-    let every = hold.renew_every.unwrap_or(hold.ttl.as_duration() / 3);
+    let every = hold
+        .renew_every()
+        .unwrap_or(hold.terms.ttl.as_duration() / 3);
     (every / 8).max(SHORTEST_RETRY)
 }
