@@ -1,24 +1,21 @@
 //! Who holds a lease: a secret id that proves it, and a label for people.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::hash::{Hash, Hasher};
+use std::result::Result;
+use std::sync::Arc;
 
-use aes::cipher::{BlockCipherEncrypt as _, KeyInit as _};
-use aes::{Aes128, Block};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error};
 
-/// The secret that proves a lease is yours: 128 random bits, with their digest.
+/// The secret that proves a lease is yours: 128 random bits.
 ///
 /// Stores keep only the [`HolderDigest`]; whoever can read a store or a list still cannot renew or release.
 /// The secret is shown by nothing but [`secret`](Self::secret).
 #[derive(Clone)]
-pub struct Holder {
-    secret: [u8; 16],
-    digest: HolderDigest,
-}
+pub struct Holder([u8; 16]);
 
 impl Holder {
     /// A fresh, unguessable holder.
@@ -31,8 +28,7 @@ impl Holder {
     /// The holder with this secret, for example one handed over by another process.
     #[must_use]
     pub fn from_secret(secret: [u8; 16]) -> Self {
-        let digest = HolderDigest::of(&secret);
-        Self { secret, digest }
+        Self(secret)
     }
 
     /// A holder derived from text that identifies it for good, such as a principal and a request id.
@@ -52,13 +48,16 @@ impl Holder {
     /// The secret itself. Give it only to whoever takes the lease over.
     #[must_use]
     pub fn secret(&self) -> &[u8; 16] {
-        &self.secret
+        &self.0
     }
 
     /// What a store keeps of this holder.
     #[must_use]
     pub fn digest(&self) -> HolderDigest {
-        self.digest
+        HolderDigest {
+            bytes: self.0,
+            is_made: false,
+        }
     }
 }
 
@@ -68,33 +67,65 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// The fixed key of the digest; anything would do that nobody chose with a purpose.
-static CIPHER: LazyLock<Aes128> = LazyLock::new(|| Aes128::new(b"leasehold holder".into()));
-
 /// The digest of a [`Holder`]'s secret: enough to recognise the holder, not to act for it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct HolderDigest([u8; 16]);
+///
+/// It is made when somebody looks at it. As long as it is only compared inside the process that has the secret, it need
+/// not be, and taking a lock there is a good deal cheaper.
+#[derive(Clone, Copy)]
+pub struct HolderDigest {
+    /// The digest, or the secret it is still to be made from, which is shown to nobody.
+    bytes: [u8; 16],
+    is_made: bool,
+}
 
 impl HolderDigest {
-    /// One block of the cipher, with the secret added once more so that it cannot be run backwards: hash-function 1 of
-    /// ISO/IEC 10118-2 for a message of one block. See decision 0011.
-    fn of(secret: &[u8; 16]) -> Self {
-        let mut block = Block::from(*secret);
-        CIPHER.encrypt_block(&mut block);
-        let digest = u128::from_ne_bytes(block.into()) ^ u128::from_ne_bytes(*secret);
-        Self(digest.to_ne_bytes())
-    }
-
     /// The digest stored by a backend.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
+        Self {
+            bytes,
+            is_made: true,
+        }
     }
 
-    /// The bytes a backend stores.
+    /// The bytes a backend stores: SHA-256 of the secret, cut to half.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
+    pub fn to_bytes(&self) -> [u8; 16] {
+        if self.is_made {
+            self.bytes
+        } else {
+            truncate(&Sha256::digest(self.bytes))
+        }
+    }
+}
+
+impl PartialEq for HolderDigest {
+    fn eq(&self, other: &Self) -> bool {
+        if self.is_made == other.is_made {
+            self.bytes == other.bytes
+        } else {
+            self.to_bytes() == other.to_bytes()
+        }
+    }
+}
+
+impl Eq for HolderDigest {}
+
+impl Hash for HolderDigest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_bytes().hash(state);
+    }
+}
+
+impl Serialize for HolderDigest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_bytes().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for HolderDigest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <[u8; 16]>::deserialize(deserializer).map(Self::from_bytes)
     }
 }
 
@@ -107,7 +138,7 @@ fn truncate(hash: &[u8]) -> [u8; 16] {
 impl fmt::Debug for HolderDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HolderDigest(")?;
-        for byte in &self.0[..4] {
+        for byte in &self.to_bytes()[..4] {
             write!(f, "{byte:02x}")?;
         }
         f.write_str("..)")
@@ -127,7 +158,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is empty, too long or holds NUL.
-    pub fn new(label: impl AsRef<str>) -> Result<Self> {
+    pub fn new(label: impl AsRef<str>) -> error::Result<Self> {
         let label = label.as_ref();
         if label.is_empty() || label.len() > Self::MAX_BYTES || label.contains('\0') {
             return Err(Error::invalid(format!(
@@ -167,7 +198,7 @@ impl fmt::Debug for Owner {
 impl TryFrom<String> for Owner {
     type Error = Error;
 
-    fn try_from(label: String) -> Result<Self> {
+    fn try_from(label: String) -> error::Result<Self> {
         Self::new(label)
     }
 }
@@ -180,6 +211,8 @@ impl From<Owner> for String {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher as _, RandomState};
+
     use super::*;
 
     /// G-02, W0-01: no two acquisitions share an identity.
@@ -191,21 +224,33 @@ mod tests {
         assert_eq!(Holder::from_secret(*a.secret()).digest(), a.digest());
     }
 
-    /// The expected values are of another implementation of AES.
     #[test]
-    fn the_digest_is_the_enciphered_secret_and_the_secret() {
-        for (secret, expected) in [
-            ([0; 16], "7563b6294f04fdcfbeae75823eb122db"),
-            (*b"0123456789abcdef", "3633145d3bfbb7615cd872ecc43bcf7c"),
-        ] {
-            let digest = Holder::from_secret(secret).digest();
-            let hex: String = digest
-                .as_bytes()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            assert_eq!(hex, expected);
+    fn the_digest_is_sha_256_cut_to_half_wherever_it_comes_from() {
+        for secret in [[0; 16], [0xff; 16], *b"0123456789abcdef"] {
+            let fresh = Holder::from_secret(secret).digest();
+            let stored = HolderDigest::from_bytes(fresh.to_bytes());
+            assert_eq!(fresh.to_bytes(), truncate(&Sha256::digest(secret)));
+            assert_eq!((fresh, stored), (stored, fresh));
+            assert_eq!(stored.to_bytes(), fresh.to_bytes());
+            let text = serde_json::to_string(&fresh).unwrap();
+            assert_eq!(text, serde_json::to_string(&stored).unwrap());
+            assert_eq!(format!("{fresh:?}"), format!("{stored:?}"));
+            let read: HolderDigest = serde_json::from_str(&text).unwrap();
+            assert_eq!((read, read.to_bytes()), (fresh, fresh.to_bytes()));
+            let hasher = RandomState::new();
+            assert_eq!(hasher.hash_one(fresh), hasher.hash_one(stored));
         }
+    }
+
+    /// Whoever has only the digest cannot pass it off as the secret it was made from.
+    #[test]
+    fn a_digest_is_no_secret() {
+        let holder = Holder::random();
+        let forged = Holder::from_secret(holder.digest().to_bytes());
+        assert_ne!(forged.digest(), holder.digest());
+        let stored = HolderDigest::from_bytes(holder.digest().to_bytes());
+        assert_ne!(forged.digest(), stored);
+        assert_ne!(HolderDigest::from_bytes(*holder.secret()), holder.digest());
     }
 
     #[test]
