@@ -177,7 +177,7 @@ impl Error {
 
     /// The same error again, without its source.
     #[must_use]
-    pub(crate) fn copy(&self) -> Self {
+    pub fn copy(&self) -> Self {
         Self(Box::new(Inner {
             kind: self.0.kind,
             effect: self.0.effect,

@@ -1,8 +1,10 @@
 //! The state of one name, as stores keep it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -300,19 +302,28 @@ impl Record {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the bytes are not a record, or one of a form this version does not know.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let corrupt = |detail: String| Error::new(ErrorKind::Corrupt, detail);
-        let stored: Stored<serde_json::Value> = serde_json::from_slice(bytes).map_err(|error| {
-            corrupt("this is not a stored record".to_owned()).with_source(error)
-        })?;
-        if stored.schema != RECORD_SCHEMA {
-            return Err(corrupt(format!(
-                "this record has form {}, but only {RECORD_SCHEMA} is known here",
-                stored.schema
-            )));
+        let damaged = match serde_json::from_slice::<Stored<Self>>(bytes) {
+            Ok(stored) if stored.schema == RECORD_SCHEMA => return Ok(stored.record),
+            Ok(stored) => return Err(unknown_form(stored.schema)),
+            Err(error) => error,
+        };
+        // A record of another form need not look like one of ours.
+        match serde_json::from_slice::<Stored<IgnoredAny>>(bytes) {
+            Ok(stored) if stored.schema != RECORD_SCHEMA => Err(unknown_form(stored.schema)),
+            Ok(_) => Err(corrupt("this stored record is damaged").with_source(damaged)),
+            Err(error) => Err(corrupt("this is not a stored record").with_source(error)),
         }
-        serde_json::from_value(stored.record)
-            .map_err(|error| corrupt("this stored record is damaged".to_owned()).with_source(error))
     }
+}
+
+fn unknown_form(form: u16) -> Error {
+    corrupt(format!(
+        "this record has form {form}, but only {RECORD_SCHEMA} is known here"
+    ))
+}
+
+fn corrupt(detail: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Corrupt, detail)
 }
 
 #[cfg(test)]

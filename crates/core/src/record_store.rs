@@ -50,6 +50,13 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// caller has dropped the future by then.
     async fn commit(&self, stamp: Self::Stamp, change: Change) -> Result<Committed>;
 
+    /// Instead of a commit, if there is nothing to write: the answer rests on what was loaded. A store that shows a load
+    /// what is not safe yet waits here until it is.
+    async fn unchanged(&self, stamp: Self::Stamp) -> Result<()> {
+        drop(stamp);
+        Ok(())
+    }
+
     /// The record of one name, if there is one, without a stamp.
     async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>>;
 
@@ -181,6 +188,7 @@ impl<S: RecordStore> RecordBackend<S> {
             .filter_map(|(record, before)| (record.version != before).then_some(record))
             .collect();
         if records.is_empty() {
+            self.store.unchanged(loaded.stamp).await?;
             return Ok(Some(answer));
         }
         let change = Change {

@@ -38,13 +38,20 @@ use leasehold_core::registry::{Registry, connect_memory};
 /// The stores this build knows, by URL scheme.
 #[must_use]
 pub fn registry() -> Registry {
-    Registry::new().register("memory", connect_memory)
+    let registry = Registry::new().register("memory", connect_memory);
+    #[cfg(feature = "file")]
+    let registry = registry.register(leasehold_file::SCHEME, leasehold_file::connect);
+    registry
 }
 
 /// What every store of this build is, can do and promises, without opening one.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    vec![memory::description()]
+    vec![
+        memory::description(),
+        #[cfg(feature = "file")]
+        leasehold_file::description(),
+    ]
 }
 
 /// Opens a store by its URL, for example `memory:`.
@@ -58,6 +65,10 @@ pub fn descriptions() -> Vec<Description> {
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>> {
     registry().connect(url).await
 }
+
+/// Stores in a file; see [`leasehold_file`].
+#[cfg(feature = "file")]
+pub use leasehold_file as file;
 
 /// Locks and reservations without async; see [`leasehold_core::blocking`].
 pub mod blocking {
@@ -93,6 +104,9 @@ mod guides {
     struct AddingABackend;
     #[doc = include_str!("../../../docs/backends/memory.md")]
     struct Memory;
+    #[cfg(feature = "file")]
+    #[doc = include_str!("../../../docs/backends/file.md")]
+    struct File;
     #[cfg(feature = "observe")]
     #[doc = include_str!("../../../docs/wrappers.md")]
     struct Wrappers;

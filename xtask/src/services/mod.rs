@@ -38,7 +38,7 @@ pub(crate) struct Place {
 const SERVICES: &[Service] = &[];
 
 /// The backends that run inside the process of their user and need no service.
-const EMBEDDED: &[&str] = &["memory"];
+const EMBEDDED: &[&str] = &["memory", "file"];
 
 /// Whether it is known what the tests of this backend need.
 pub(crate) fn is_listed(backend: &str) -> bool {

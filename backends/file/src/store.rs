@@ -1,0 +1,479 @@
+//! The store: what is loaded, written and looked at.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use leasehold_core::backend::{Inbox, List, Page, Seen, Sweep, Watch};
+use leasehold_core::record_store::{Change, Committed, Loaded, RecordBackend, RecordStore};
+use leasehold_core::registry::StoreUrl;
+use leasehold_core::transition::Env;
+use leasehold_core::{
+    AtomicNames, Backend, Capabilities, Class, Description, Effect, Error, ErrorKind, ExpiryClock,
+    Fairness, Fencing, Guarantees, Name, Record, Result, Survival, Timestamp, Token, Ttl,
+};
+use redb::{Database, ReadableDatabase as _, StorageBackend};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+
+use crate::SCHEME;
+use crate::clock::StoreClock;
+use crate::commit::{Committer, Shared};
+use crate::config::{Options, Sync};
+use crate::desk::Desk;
+use crate::engine;
+use crate::error::{Trouble, guarded};
+use crate::owner::Ownership;
+use crate::tables::{self, Books, Meta};
+use crate::view::View;
+
+/// A file as a [`Backend`]; [`store`](RecordBackend::store) has what only files can do.
+pub type File = RecordBackend<Store>;
+
+/// Records in a file of which this process is the only owner.
+///
+/// Dropping it brings the rest to the disk and closes the file, which takes as long as one commit.
+#[derive(Debug)]
+pub struct Store {
+    shared: Arc<Shared>,
+    description: Description,
+    /// Above the ownership: the file is closed before somebody else may have it.
+    committer: Committer,
+    ownership: Option<Ownership>,
+}
+
+/// The desk, and under which moments the index has what was loaded.
+#[derive(Debug)]
+pub struct Stamp {
+    desk: OwnedMutexGuard<Desk>,
+    loaded: Vec<(Name, u64)>,
+}
+
+impl Options {
+    /// Opens the file, which is made if it is not there.
+    ///
+    /// The whole file is verified, at about a second per gigabyte.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if another process has it, and which; [`ErrorKind::Corrupt`] if it is damaged or of a
+    /// form that is not known here; otherwise what the system says.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the file is opened, closed again and may have been made.
+    pub async fn open(self) -> Result<File> {
+        off_thread(move || {
+            let ownership = Ownership::take(&self.path)?;
+            let database = match self.path.try_exists() {
+                Ok(true) => engine::open(&self.path, self.cache),
+                Ok(false) => {
+                    engine::create(&self.path, self.cache, &self.first_meta())?;
+                    engine::open(&self.path, self.cache)
+                }
+                Err(error) => Err(crate::error::of_io(&self.path, error)),
+            };
+            Store::start(self, database?, Some(ownership))
+        })
+        .await
+    }
+
+    /// Opens a database on storage of one's own, for tests of what storage can do to us. There is nobody to keep others
+    /// out, and no way to recover.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[doc(hidden)]
+    pub async fn open_on(self, storage: impl StorageBackend) -> Result<File> {
+        off_thread(move || {
+            let opened = guarded(|| {
+                let mut builder = redb::Builder::new();
+                let database = builder
+                    .set_cache_size(self.cache)
+                    .create_with_backend(storage)?;
+                Ok(database)
+            });
+            let opened = opened.map_err(|trouble| trouble.explain(&self.path))?;
+            let database = engine::verified(&self.path, opened)?;
+            let prepared = guarded(|| {
+                let txn = engine::begin(&database)?;
+                let fresh = txn.list_tables()?.next().is_none();
+                if fresh {
+                    tables::create(&txn, &self.first_meta())?;
+                    txn.commit()?;
+                }
+                Ok(())
+            });
+            prepared.map_err(|trouble| trouble.explain(&self.path))?;
+            Store::start(self, database, None)
+        })
+        .await
+    }
+
+    fn first_meta(&self) -> Meta {
+        let (clock, _) = StoreClock::resume(self.clock.clone(), self.boot.clone(), None);
+        Meta {
+            next_token: 1,
+            reading: clock.reading(),
+        }
+    }
+}
+
+impl Store {
+    /// Goes on where the file left off.
+    fn start(options: Options, database: Database, ownership: Option<Ownership>) -> Result<File> {
+        let begun = guarded(|| {
+            let txn = engine::begin(&database)?;
+            let meta = tables::read_meta(&txn)?;
+            let (clock, boot) = (options.clock.clone(), options.boot.clone());
+            let (clock, gap) = StoreClock::resume(clock, boot, Some(&meta.reading));
+            if !gap.is_zero() {
+                let last = Timestamp::from_millis(meta.reading.micros / 1000);
+                Books::open(&txn)?.prolong(last, gap)?;
+            }
+            Ok((Desk::new(txn, meta.next_token), clock, gap))
+        });
+        let (mut desk, clock, gap) =
+            begun.map_err(|trouble| about_the_file(trouble.explain(&options.path), &options))?;
+        if !gap.is_zero() {
+            desk.touch();
+        }
+        let description = description_of(options.sync);
+        let shared = Arc::new(Shared {
+            options,
+            clock,
+            inboxes: Arc::default(),
+            desk: Arc::new(Mutex::new(desk)),
+            database: RwLock::new(Some(database)),
+        });
+        let committer = Committer::start(shared.clone())?;
+        Ok(RecordBackend::new(Self {
+            shared,
+            description,
+            committer,
+            ownership,
+        }))
+    }
+
+    /// Opens the file again after a failure, once its cause is gone: a disk that was full, or that came back.
+    ///
+    /// Whatever was acknowledged is there. What was on its way when it failed may be there or not, as its caller was told.
+    /// Does nothing if there was no failure.
+    ///
+    /// # Errors
+    /// As [`Options::open`]; the store then stays as it was.
+    pub async fn recover(&self) -> Result<()> {
+        let desk = self.shared.desk.clone().lock_owned().await;
+        if !desk.has_failed() {
+            return Ok(());
+        }
+        if self.ownership.is_none() {
+            return Err(Error::unsupported("there is no file to open again"));
+        }
+        let shared = self.shared.clone();
+        off_thread(move || reopen(&shared, desk)).await
+    }
+
+    /// Moves what is in the file together and gives the rest back to the system. Others wait meanwhile. Says whether
+    /// there was anything to gain.
+    ///
+    /// A file does not grow without end: what becomes free is used again. This is for one that was much larger once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if somebody is reading the file just now, or it has failed.
+    pub async fn compact(&self) -> Result<bool> {
+        let mut desk = self.shared.desk.clone().lock_owned().await;
+        desk.touch();
+        let shared = self.shared.clone();
+        off_thread(move || {
+            shared.commit(desk);
+            compact(&shared, shared.desk.clone().blocking_lock_owned())
+        })
+        .await
+    }
+
+    async fn view(&self) -> Result<View, Trouble> {
+        match self.shared.options.sync {
+            Sync::Always => {
+                let txn = self.shared.on_database(|it| Ok(it.begin_read()?))?;
+                Ok(View::Committed(txn))
+            }
+            Sync::Every(_) => {
+                let desk = self.shared.desk.clone().lock_owned().await;
+                Ok(View::Latest(desk))
+            }
+        }
+    }
+
+    fn explain(&self, trouble: Trouble) -> Error {
+        about_the_file(
+            trouble.explain(&self.shared.options.path),
+            &self.shared.options,
+        )
+    }
+
+    /// What to answer over a trouble in the transaction: one record, or the end of all work.
+    fn stopped(&self, desk: &mut Desk, trouble: Trouble) -> Error {
+        if trouble.is_harmless() {
+            self.explain(trouble)
+        } else {
+            self.shared.fail(desk, trouble)
+        }
+    }
+}
+
+/// Damage of one record is told with the file it is in.
+fn about_the_file(error: Error, options: &Options) -> Error {
+    let path = options.path.display().to_string();
+    if error.kind() != ErrorKind::Corrupt || error.detail().contains(&path) {
+        return error;
+    }
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("in the file {path}: {}", error.detail()),
+    )
+}
+
+fn reopen(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
+    let options = &shared.options;
+    let mut database = shared
+        .database
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    drop(database.take());
+    engine::forget_cached(&options.path);
+    let opened = engine::open(&options.path, options.cache)?;
+    let begun = guarded(|| {
+        let txn = engine::begin(&opened)?;
+        let meta = tables::read_meta(&txn)?;
+        Ok((txn, meta))
+    });
+    let (txn, meta) = begun.map_err(|trouble| trouble.explain(&options.path))?;
+    desk.next_token = desk.next_token.max(meta.next_token);
+    desk.reopen(txn);
+    *database = Some(opened);
+    Ok(())
+}
+
+fn compact(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<bool> {
+    // Nothing was written since the commit a moment ago, or somebody else was quicker and must not lose it.
+    if desk.is_dirty() {
+        return Err(Error::new(
+            ErrorKind::Unavailable,
+            "the store is too busy to be moved together just now",
+        ));
+    }
+    desk.close_transaction()
+        .map_err(|trouble| trouble.explain(&shared.options.path))?;
+    let mut database = shared
+        .database
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let compacted = guarded(|| match &mut *database {
+        Some(database) => Ok(database.compact()),
+        None => Err(redb::Error::DatabaseClosed.into()),
+    });
+    drop(database);
+    match shared.on_database(engine::begin) {
+        Ok(txn) => desk.reopen(txn),
+        Err(trouble) => return Err(shared.fail(&mut desk, trouble)),
+    }
+    match compacted {
+        Ok(Ok(gained)) => Ok(gained),
+        Ok(Err(error)) => Err(Trouble::from(error).explain(&shared.options.path)),
+        Err(trouble) => Err(shared.fail(&mut desk, trouble)),
+    }
+}
+
+#[async_trait]
+impl RecordStore for Store {
+    type Stamp = Stamp;
+
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    async fn load(&self, names: &[&Name]) -> Result<Loaded<Stamp>> {
+        let mut desk = self.shared.desk.clone().lock_owned().await;
+        let found = match desk.load(names) {
+            Ok(found) => found,
+            Err(trouble) => return Err(self.stopped(&mut desk, trouble)),
+        };
+        let (mut records, mut loaded) = (Vec::new(), Vec::new());
+        for (record, indexed) in found {
+            loaded.push((record.name.clone(), indexed));
+            records.push(record);
+        }
+        // After the desk was ours: time spent waiting for it is over.
+        let micros = self.shared.clock.micros();
+        let env = Env {
+            watched: self.shared.inboxes.watches_names(),
+            now: Timestamp::from_millis(micros / 1000),
+            next_token: Token::new(desk.next_token.max(micros)),
+        };
+        let stamp = Stamp { desk, loaded };
+        Ok(Loaded {
+            records,
+            env,
+            stamp,
+        })
+    }
+
+    async fn commit(&self, stamp: Stamp, change: Change) -> Result<Committed> {
+        let Stamp { mut desk, loaded } = stamp;
+        if let Err(trouble) = desk.write(&loaded, &change) {
+            // Part of it may be in the transaction, which nobody must commit any more.
+            return Err(self.shared.fail(&mut desk, trouble));
+        }
+        match self.shared.options.sync {
+            Sync::Always => {
+                desk.tell(change.events);
+                let told = desk.wait();
+                drop(desk);
+                self.committer.call();
+                answer(told).await?;
+            }
+            Sync::Every(_) => {
+                drop(desk);
+                self.committer.call();
+                self.shared.inboxes.deliver(change.events);
+            }
+        }
+        Ok(Committed::Done)
+    }
+
+    /// Others may have written what the answer rests on; until it is on the disk, they may lose it again.
+    async fn unchanged(&self, stamp: Stamp) -> Result<()> {
+        let mut desk = stamp.desk;
+        if self.shared.options.sync != Sync::Always || !desk.is_dirty() {
+            return Ok(());
+        }
+        let told = desk.wait();
+        drop(desk);
+        answer(told).await
+    }
+
+    async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>> {
+        let view = self.view().await.map_err(|trouble| self.explain(trouble))?;
+        let now = self.shared.clock.now();
+        let what = view.read(name).map_err(|trouble| self.explain(trouble))?;
+        Ok(Seen { what, now })
+    }
+
+    async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>> {
+        let view = self.view().await.map_err(|trouble| self.explain(trouble))?;
+        let now = self.shared.clock.now();
+        let (items, more) = view
+            .scan(request)
+            .map_err(|trouble| self.explain(trouble))?;
+        let what = Page { items, more };
+        Ok(Seen { what, now })
+    }
+
+    async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>> {
+        let now = self.shared.clock.now();
+        let found = self
+            .view()
+            .await
+            .and_then(|view| view.overdue(sweep, limit, now));
+        let found = found.map_err(|trouble| self.explain(trouble))?;
+        if !found.early.is_empty() {
+            let mut desk = self.shared.desk.clone().lock_owned().await;
+            let put_right = desk.edit(|books| {
+                found
+                    .early
+                    .iter()
+                    .try_for_each(|entry| books.put_right(entry))
+            });
+            if let Err(trouble) = put_right {
+                return Err(self.shared.fail(&mut desk, trouble));
+            }
+            drop(desk);
+            self.committer.call();
+        }
+        Ok(found.wanted)
+    }
+
+    async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
+        Ok(self.shared.inboxes.watch(inbox, name))
+    }
+}
+
+/// What the committer says.
+async fn answer(told: oneshot::Receiver<Result<()>>) -> Result<()> {
+    told.await.unwrap_or_else(|_| {
+        let gone = Error::new(
+            ErrorKind::Unavailable,
+            "the store was closed before it could answer",
+        );
+        Err(gone.with_effect(Effect::Unknown))
+    })
+}
+
+/// Runs something that takes its time on a thread of its own, and waits for it without blocking.
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (done, result) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("leasehold-file-open".to_owned());
+    let spawned = thread.spawn(move || {
+        let _ = done.send(work());
+    });
+    spawned.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "the system gives no thread").with_source(error)
+    })?;
+    result
+        .await
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "opening the file panicked")))
+}
+
+/// The factory for `file:`.
+///
+/// # Errors
+/// As [`Options::from_url`] and [`Options::open`].
+pub async fn connect(url: StoreUrl) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Options::from_url(&url)?.open().await?))
+}
+
+/// What this store is, can do and promises, unless it is told to sync less often.
+#[must_use]
+pub fn description() -> Description {
+    description_of(Sync::Always)
+}
+
+fn description_of(sync: Sync) -> Description {
+    let (durable, assumes) = match sync {
+        Sync::Always => (
+            true,
+            "one process owns the file, and the disk keeps what it has acknowledged; after a restart of the machine, \
+             live leases last longer by the time since the last commit",
+        ),
+        Sync::Every(_) => (
+            false,
+            "one process owns the file; the end of the process loses what was acknowledged since the last sync, grants \
+             included, though tokens still grow",
+        ),
+    };
+    Description {
+        scheme: SCHEME,
+        capabilities: Capabilities {
+            queue: true,
+            watch: true,
+            list: true,
+            reservations: true,
+            quantities: true,
+            adopt: true,
+            atomic_names: AtomicNames::All,
+            atomic_facts: true,
+            renew_batch: 1000,
+            min_ttl: Ttl::MIN,
+            max_ttl: Ttl::MAX,
+            ttl_step: Ttl::MIN,
+        },
+        guarantees: Guarantees {
+            class: Class::P,
+            fencing: Fencing::Monotonic,
+            expiry_clock: ExpiryClock::ProcessMonotonic,
+            durable,
+            survives_failover: Survival::NotApplicable,
+            fairness: Fairness::Fifo,
+            assumes,
+        },
+    }
+}

@@ -1,0 +1,303 @@
+//! What is in the file: the records, an index of when each is due, and what concerns all of them.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use leasehold_core::backend::{List, Sweep};
+use leasehold_core::record_store::RETENTION;
+use leasehold_core::{Error, ErrorKind, Moment, Name, Record, Timestamp};
+use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+
+use crate::clock::Reading;
+use crate::error::Trouble;
+use crate::value::{self, NOT_INDEXED, Value};
+
+type Bytes = &'static [u8];
+
+/// Encoded name to [`Value`].
+pub(crate) const RECORDS: TableDefinition<'_, Bytes, Bytes> = TableDefinition::new("records");
+/// The moment and the name to nothing, so that what is due stands in front.
+pub(crate) const DUE: TableDefinition<'_, Bytes, ()> = TableDefinition::new("due");
+const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
+
+/// As many entries of the index are put right by one sweep: others wait meanwhile.
+const MOST_EARLY: usize = 512;
+
+/// The form of the file; see [`leasehold_core::RECORD_SCHEMA`] for that of a record.
+const FORM: u64 = 1;
+
+/// What concerns all records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// No token below this may be given any more.
+    pub(crate) next_token: u64,
+    /// The time as it was when this was written.
+    pub(crate) reading: Reading,
+}
+
+/// Makes the tables of a new file.
+pub(crate) fn create(txn: &WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
+    txn.open_table(RECORDS)?;
+    txn.open_table(DUE)?;
+    txn.open_table(META)?
+        .insert("form", &FORM.to_le_bytes()[..])?;
+    write_meta(txn, meta)
+}
+
+pub(crate) fn write_meta(txn: &WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
+    let mut table = txn.open_table(META)?;
+    table.insert("next_token", &meta.next_token.to_le_bytes()[..])?;
+    table.insert("micros", &meta.reading.micros.to_le_bytes()[..])?;
+    table.insert("moment", &meta.reading.moment.as_nanos().to_le_bytes()[..])?;
+    table.insert("boot", meta.reading.boot.as_bytes())?;
+    Ok(())
+}
+
+/// Reads what concerns all records; refuses a file of a form that is not known here.
+pub(crate) fn read_meta(txn: &WriteTransaction) -> Result<Meta, Trouble> {
+    let table = txn.open_table(META)?;
+    let form = number(&table, "form")?;
+    if form != FORM {
+        return Err(broken(format!(
+            "it has form {form}, but only {FORM} is known here; use the version of leasehold that wrote it"
+        )));
+    }
+    let boot = table.get("boot")?.map(|boot| boot.value().to_vec());
+    let boot = boot.and_then(|boot| String::from_utf8(boot).ok());
+    Ok(Meta {
+        next_token: number(&table, "next_token")?,
+        reading: Reading {
+            micros: number(&table, "micros")?,
+            moment: Moment::from_nanos(number(&table, "moment")?),
+            boot: boot.ok_or_else(|| broken("boot is missing".to_owned()))?,
+        },
+    })
+}
+
+fn number(table: &Table<'_, &str, Bytes>, key: &str) -> Result<u64, Trouble> {
+    let value = table.get(key)?;
+    let bytes = value.and_then(|value| <[u8; 8]>::try_from(value.value()).ok());
+    let bytes = bytes.ok_or_else(|| broken(format!("{key} is missing")))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn broken(what: String) -> Trouble {
+    Trouble::Ours(Error::new(ErrorKind::Corrupt, what))
+}
+
+/// What is stored under a name.
+pub(crate) fn read(
+    records: &impl ReadableTable<Bytes, Bytes>,
+    name: &Name,
+) -> Result<Option<Value>, Trouble> {
+    let key = name.encoded().as_bytes();
+    match records.get(key)? {
+        Some(bytes) => Ok(Some(decode(key, bytes.value())?)),
+        None => Ok(None),
+    }
+}
+
+fn decode(key: &[u8], bytes: &[u8]) -> Result<Value, Trouble> {
+    value::decode(key, bytes).map_err(Trouble::Ours)
+}
+
+/// The tables that change with a record.
+pub(crate) struct Books<'t> {
+    records: Table<'t, Bytes, Bytes>,
+    due: Table<'t, Bytes, ()>,
+}
+
+impl<'t> Books<'t> {
+    pub(crate) fn open(txn: &'t WriteTransaction) -> Result<Self, Trouble> {
+        Ok(Self {
+            records: txn.open_table(RECORDS)?,
+            due: txn.open_table(DUE)?,
+        })
+    }
+
+    pub(crate) fn read(&self, name: &Name) -> Result<Option<Value>, Trouble> {
+        read(&self.records, name)
+    }
+
+    /// Writes a record that the index knew by `indexed`, or deletes it if it is blank.
+    ///
+    /// The index is only touched if it would be late: a lease that is renewed, or taken and released over and over, is
+    /// found early by the index, and put right by whoever finds it. That saves two writes of three.
+    pub(crate) fn write(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
+        if record.is_blank() {
+            self.records.remove(record.name.encoded().as_bytes())?;
+            return self.unindex(&record.name, indexed);
+        }
+        let due = due_at(record);
+        if due >= indexed {
+            return self.put(record, indexed);
+        }
+        self.reindex(record, indexed)
+    }
+
+    /// Writes a record and makes the index know it by the moment it is really due.
+    pub(crate) fn reindex(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
+        let due = due_at(record);
+        self.unindex(&record.name, indexed)?;
+        if due != NOT_INDEXED {
+            self.due.insert(&due_key(due, &record.name)[..], ())?;
+        }
+        self.put(record, due)
+    }
+
+    fn put(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
+        let bytes = value::encode(record, indexed).map_err(Trouble::Ours)?;
+        let key = record.name.encoded().as_bytes();
+        self.records.insert(key, &bytes[..])?;
+        Ok(())
+    }
+
+    fn unindex(&mut self, name: &Name, indexed: u64) -> Result<(), Trouble> {
+        if indexed != NOT_INDEXED {
+            self.due.remove(&due_key(indexed, name)[..])?;
+        }
+        Ok(())
+    }
+
+    /// Puts an entry of the index right: it was early, or belongs to no record.
+    pub(crate) fn put_right(&mut self, entry: &[u8]) -> Result<(), Trouble> {
+        let name = entry_name(entry)?;
+        match self.read(&name)? {
+            Some(value) if entry == due_key(value.indexed, &name) => {
+                self.reindex(&value.record, value.indexed)
+            }
+            _ => {
+                self.due.remove(entry)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives whatever was live at `last` so much more time.
+    pub(crate) fn prolong(&mut self, last: Timestamp, by: Duration) -> Result<(), Trouble> {
+        let mut entries = Vec::new();
+        for entry in self.due.iter()? {
+            entries.push(entry?.0.value().to_vec());
+        }
+        for entry in entries {
+            if let Some(mut value) = self.read(&entry_name(&entry)?)? {
+                prolong(&mut value.record, last, by);
+                self.reindex(&value.record, value.indexed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prolong(record: &mut Record, last: Timestamp, by: Duration) {
+    let more = |end: &mut Timestamp| {
+        if *end > last {
+            *end = end.after(by);
+        }
+    };
+    record
+        .grants
+        .iter_mut()
+        .for_each(|grant| more(&mut grant.expires_at));
+    record.quarantined_until.iter_mut().for_each(more);
+    if !record.tickets.is_empty() {
+        let tickets = record.tickets.make();
+        tickets
+            .iter_mut()
+            .for_each(|ticket| more(&mut ticket.expires_at));
+    }
+    record.version = record.version.saturating_add(1);
+}
+
+/// When something is to be done about a record, in milliseconds.
+pub(crate) fn due_at(record: &Record) -> u64 {
+    let due = record.due_at(RETENTION);
+    due.map_or(NOT_INDEXED, Timestamp::as_millis)
+}
+
+fn due_key(due: u64, name: &Name) -> Vec<u8> {
+    let mut key = due.to_be_bytes().to_vec();
+    key.extend(name.encoded().as_bytes());
+    key
+}
+
+/// The name in an entry of the index.
+pub(crate) fn entry_name(entry: &[u8]) -> Result<Name, Trouble> {
+    name_of(entry.get(8..).unwrap_or_default())
+}
+
+fn name_of(encoded: &[u8]) -> Result<Name, Trouble> {
+    let text = std::str::from_utf8(encoded).ok();
+    let name = text.and_then(|text| Name::decode(text).ok());
+    let shown = || String::from_utf8_lossy(encoded).into_owned();
+    name.ok_or_else(|| broken(format!("it holds {:?}, which is no name", shown())))
+}
+
+/// What a sweep finds in the index.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue {
+    /// The names it is after.
+    pub(crate) wanted: Vec<Name>,
+    /// Entries that stand too early in the index.
+    pub(crate) early: Vec<Vec<u8>>,
+}
+
+/// Goes through the index up to now, first things first.
+pub(crate) fn overdue(
+    index: &impl ReadableTable<Bytes, ()>,
+    records: &impl ReadableTable<Bytes, Bytes>,
+    sweep: &Sweep,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Overdue, Trouble> {
+    let mut overdue = Overdue::default();
+    let end = now.as_millis().saturating_add(1).to_be_bytes();
+    for entry in index.range::<&[u8]>(..&end[..])? {
+        let entry = entry?.0.value().to_vec();
+        let name = entry_name(&entry)?;
+        match read(records, &name) {
+            Ok(Some(value)) if due_at(&value.record) <= now.as_millis() => {
+                if sweep.wants(&value.record, now) {
+                    overdue.wanted.push(name);
+                }
+            }
+            Ok(_) => overdue.early.push(entry),
+            // Whoever tends to it will say what is wrong with it; the others must not wait for that.
+            Err(trouble) if trouble.is_harmless() => overdue.wanted.push(name),
+            Err(trouble) => return Err(trouble),
+        }
+        if overdue.wanted.len() >= limit || overdue.early.len() >= MOST_EARLY {
+            break;
+        }
+    }
+    Ok(overdue)
+}
+
+/// Records for a list, and whether there are more.
+pub(crate) fn scan(
+    records: &impl ReadableTable<Bytes, Bytes>,
+    request: &List,
+) -> Result<(Vec<Record>, bool), Trouble> {
+    let Some(prefix) = request.encoded_prefix() else {
+        return Ok((Vec::new(), false));
+    };
+    let prefix = prefix.as_bytes();
+    let after = request.after.as_ref().map(|name| name.encoded().as_bytes());
+    let from = match after {
+        Some(after) if after >= prefix => Bound::Excluded(after),
+        _ => Bound::Included(prefix),
+    };
+    let size = request.page_size();
+    let mut found = Vec::new();
+    for item in records.range::<&[u8]>((from, Bound::Unbounded))? {
+        let (key, bytes) = item?;
+        if !key.value().starts_with(prefix) {
+            break;
+        }
+        if found.len() == size {
+            return Ok((found, true));
+        }
+        found.push(decode(key.value(), bytes.value())?.record);
+    }
+    Ok((found, false))
+}
