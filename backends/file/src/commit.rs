@@ -20,15 +20,27 @@ use crate::tables::{self, Meta};
 /// Tokens that may have been given without being written down, beyond those that time accounts for.
 const UNWRITTEN_TOKENS: u64 = 1_000_000;
 
+/// Opens the file that is there already.
+pub(crate) type Open = Box<dyn Fn() -> Result<Database> + Send + std::marker::Sync>;
+
 /// What the store and its committer share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
+    pub(crate) open: Open,
     pub(crate) clock: StoreClock,
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) desk: Arc<Mutex<Desk>>,
     /// Nothing only while it is being opened again, or if that failed.
     pub(crate) database: RwLock<Option<Database>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("options", &self.options)
+            .field("desk", &self.desk)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Shared {
@@ -54,7 +66,7 @@ impl Shared {
         } = work;
         let meta = self.meta(&desk);
         let committed = guarded(|| write(txn, &meta));
-        let next = committed.and_then(|()| Ok(self.on_database(begin)));
+        let next = committed.map(|()| self.on_database(begin));
         let answer = match next {
             Ok(Ok(txn)) => {
                 desk.reopen(txn);

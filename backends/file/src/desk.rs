@@ -29,7 +29,7 @@ pub(crate) struct Desk {
 }
 
 enum State {
-    Open(WriteTransaction),
+    Open(Box<WriteTransaction>),
     /// The last commit, or something after it, failed. Nothing is done until somebody says that it may.
     Failed(Error),
 }
@@ -53,7 +53,7 @@ pub(crate) struct Work {
 impl Desk {
     pub(crate) fn new(txn: WriteTransaction, next_token: u64) -> Self {
         Self {
-            state: State::Open(txn),
+            state: State::Open(Box::new(txn)),
             next_token,
             dirty: false,
             waiting: Vec::new(),
@@ -138,7 +138,7 @@ impl Desk {
         let closed = State::Failed(Error::new(ErrorKind::Internal, "a commit is on its way"));
         match std::mem::replace(&mut self.state, closed) {
             State::Open(txn) => Some(Work {
-                txn,
+                txn: *txn,
                 waiting: std::mem::take(&mut self.waiting),
                 events: std::mem::take(&mut self.events),
             }),
@@ -159,7 +159,7 @@ impl Desk {
     }
 
     pub(crate) fn reopen(&mut self, txn: WriteTransaction) {
-        self.state = State::Open(txn);
+        self.state = State::Open(Box::new(txn));
     }
 
     /// Gives everything up that is not committed, and answers with this error from now on.

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use leasehold_core::Result;
-use redb::{Builder, Database, WriteTransaction};
+use redb::{Builder, Database, StorageBackend, WriteTransaction};
 
 use crate::error::{Trouble, corrupt, guarded, of_io};
 use crate::owner::{beside, create_private};
@@ -22,8 +22,32 @@ pub(crate) fn open(path: &Path, cache: usize) -> Result<Database> {
     verified(path, opened.map_err(|trouble| trouble.explain(path))?)
 }
 
+/// As [`open`], on storage of one's own, and [`create`] if there is nothing on it.
+pub(crate) fn open_on(
+    path: &Path,
+    storage: impl StorageBackend,
+    cache: usize,
+    meta: &Meta,
+) -> Result<Database> {
+    let opened = guarded(|| {
+        let mut builder = Builder::new();
+        Ok(builder.set_cache_size(cache).create_with_backend(storage)?)
+    });
+    let database = verified(path, opened.map_err(|trouble| trouble.explain(path))?)?;
+    let prepared = guarded(|| {
+        let txn = begin(&database)?;
+        if txn.list_tables()?.next().is_none() {
+            tables::create(&txn, meta)?;
+            txn.commit()?;
+        }
+        Ok(())
+    });
+    prepared.map_err(|trouble| trouble.explain(path))?;
+    Ok(database)
+}
+
 /// Verifies an open database. One that fails is leaked: dropping it could bring the whole process down.
-pub(crate) fn verified(path: &Path, database: Database) -> Result<Database> {
+fn verified(path: &Path, database: Database) -> Result<Database> {
     let mut database = ManuallyDrop::new(database);
     guarded(|| Ok(database.check_integrity()?)).map_err(|trouble| trouble.explain(path))?;
     Ok(ManuallyDrop::into_inner(database))

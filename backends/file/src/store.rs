@@ -16,11 +16,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use crate::SCHEME;
 use crate::clock::StoreClock;
-use crate::commit::{Committer, Shared};
+use crate::commit::{Committer, Open, Shared};
 use crate::config::{Options, Sync};
 use crate::desk::Desk;
 use crate::engine;
-use crate::error::{Trouble, guarded};
+use crate::error::{Trouble, guarded, of_io};
 use crate::owner::Ownership;
 use crate::tables::{self, Books, Meta};
 use crate::view::View;
@@ -37,7 +37,7 @@ pub struct Store {
     description: Description,
     /// Above the ownership: the file is closed before somebody else may have it.
     committer: Committer,
-    ownership: Option<Ownership>,
+    _ownership: Option<Ownership>,
 }
 
 /// The desk, and under which moments the index has what was loaded.
@@ -61,47 +61,31 @@ impl Options {
     pub async fn open(self) -> Result<File> {
         off_thread(move || {
             let ownership = Ownership::take(&self.path)?;
-            let database = match self.path.try_exists() {
-                Ok(true) => engine::open(&self.path, self.cache),
-                Ok(false) => {
-                    engine::create(&self.path, self.cache, &self.first_meta())?;
-                    engine::open(&self.path, self.cache)
-                }
-                Err(error) => Err(crate::error::of_io(&self.path, error)),
-            };
-            Store::start(self, database?, Some(ownership))
+            let (path, cache) = (self.path.clone(), self.cache);
+            if !path.try_exists().map_err(|error| of_io(&path, error))? {
+                engine::create(&path, cache, &self.first_meta())?;
+            }
+            let open = move || engine::open(&path, cache);
+            let database = open()?;
+            Store::start(self, database, Box::new(open), Some(ownership))
         })
         .await
     }
 
-    /// Opens a database on storage of one's own, for tests of what storage can do to us. There is nobody to keep others
-    /// out, and no way to recover.
+    /// Opens a database on storage of one's own, for tests of what storage can do to us. Nobody keeps others out.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     #[doc(hidden)]
-    pub async fn open_on(self, storage: impl StorageBackend) -> Result<File> {
+    pub async fn open_on<S: StorageBackend>(
+        self,
+        storage: impl Fn() -> S + Send + std::marker::Sync + 'static,
+    ) -> Result<File> {
         off_thread(move || {
-            let opened = guarded(|| {
-                let mut builder = redb::Builder::new();
-                let database = builder
-                    .set_cache_size(self.cache)
-                    .create_with_backend(storage)?;
-                Ok(database)
-            });
-            let opened = opened.map_err(|trouble| trouble.explain(&self.path))?;
-            let database = engine::verified(&self.path, opened)?;
-            let prepared = guarded(|| {
-                let txn = engine::begin(&database)?;
-                let fresh = txn.list_tables()?.next().is_none();
-                if fresh {
-                    tables::create(&txn, &self.first_meta())?;
-                    txn.commit()?;
-                }
-                Ok(())
-            });
-            prepared.map_err(|trouble| trouble.explain(&self.path))?;
-            Store::start(self, database, None)
+            let (path, cache, meta) = (self.path.clone(), self.cache, self.first_meta());
+            let open = move || engine::open_on(&path, storage(), cache, &meta);
+            let database = open()?;
+            Store::start(self, database, Box::new(open), None)
         })
         .await
     }
@@ -117,7 +101,12 @@ impl Options {
 
 impl Store {
     /// Goes on where the file left off.
-    fn start(options: Options, database: Database, ownership: Option<Ownership>) -> Result<File> {
+    fn start(
+        options: Options,
+        database: Database,
+        open: Open,
+        ownership: Option<Ownership>,
+    ) -> Result<File> {
         let begun = guarded(|| {
             let txn = engine::begin(&database)?;
             let meta = tables::read_meta(&txn)?;
@@ -137,6 +126,7 @@ impl Store {
         let description = description_of(options.sync);
         let shared = Arc::new(Shared {
             options,
+            open,
             clock,
             inboxes: Arc::default(),
             desk: Arc::new(Mutex::new(desk)),
@@ -147,7 +137,7 @@ impl Store {
             shared,
             description,
             committer,
-            ownership,
+            _ownership: ownership,
         }))
     }
 
@@ -162,9 +152,6 @@ impl Store {
         let desk = self.shared.desk.clone().lock_owned().await;
         if !desk.has_failed() {
             return Ok(());
-        }
-        if self.ownership.is_none() {
-            return Err(Error::unsupported("there is no file to open again"));
         }
         let shared = self.shared.clone();
         off_thread(move || reopen(&shared, desk)).await
@@ -238,7 +225,7 @@ fn reopen(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
         .unwrap_or_else(PoisonError::into_inner);
     drop(database.take());
     engine::forget_cached(&options.path);
-    let opened = engine::open(&options.path, options.cache)?;
+    let opened = (shared.open)()?;
     let begun = guarded(|| {
         let txn = engine::begin(&opened)?;
         let meta = tables::read_meta(&txn)?;
