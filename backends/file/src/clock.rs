@@ -79,7 +79,8 @@ impl StoreClock {
     }
 }
 
-fn micros_of(duration: Duration) -> u64 {
+/// Whole microseconds, at most what a `u64` holds.
+pub(crate) fn micros_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

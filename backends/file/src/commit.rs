@@ -1,24 +1,27 @@
 //! The committer: a thread that brings what was written to the disk.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::convert::Infallible;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leasehold_core::inboxes::Inboxes;
+use leasehold_core::transition::Events;
 use leasehold_core::{Effect, Error, ErrorKind, Result};
 use redb::{Database, Durability, WriteTransaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::clock::StoreClock;
+use crate::clock::{StoreClock, micros_of};
 use crate::config::{Options, Sync};
-use crate::desk::{Desk, Work};
+use crate::desk::{Desk, Waiter, Work};
 use crate::engine::begin;
 use crate::error::{Trouble, guarded};
 use crate::tables::{self, Meta};
 
-/// Tokens that may have been given without being written down, beyond those that time accounts for.
-const UNWRITTEN_TOKENS: u64 = 1_000_000;
+/// If the disk follows later, so many tokens, or as many as there are microseconds in this time, may be given before the
+/// next commit: none of them comes back if the process ends before it.
+const UNWRITTEN: (u64, Duration) = (1_000_000, Duration::from_secs(3600));
 
 /// Opens the file that is there already.
 pub(crate) type Open = Box<dyn Fn() -> Result<Database> + Send + std::marker::Sync>;
@@ -56,51 +59,55 @@ impl Shared {
         }
     }
 
-    /// Commits what was written, tells those who wait, and starts anew.
-    pub(crate) fn commit(&self, mut desk: OwnedMutexGuard<Desk>) {
-        let Some(work) = desk.take() else { return };
+    /// Commits what was written and starts anew. Those who wait are still to be told.
+    pub(crate) fn commit(&self, desk: &mut Desk) -> Told {
+        let Some(work) = desk.take() else {
+            return Told::default();
+        };
         let Work {
             txn,
             waiting,
             events,
         } = work;
-        let meta = self.meta(&desk);
-        let committed = guarded(|| write(txn, &meta));
-        let next = committed.map(|()| self.on_database(begin));
-        let answer = match next {
-            Ok(Ok(txn)) => {
-                desk.reopen(txn);
+        let meta = self.meta(desk);
+        let answer = match guarded(|| write(txn, &meta)) {
+            Ok(()) => {
+                desk.written_token = meta.next_token;
+                match self.on_database(begin) {
+                    Ok(txn) => desk.reopen(txn),
+                    // This is on the disk, but it was the last.
+                    Err(trouble) => drop(self.fail(desk, trouble)),
+                }
                 Ok(())
             }
-            // It is on the disk, but that was the last.
-            Ok(Err(trouble)) => {
-                self.fail(&mut desk, trouble);
-                Ok(())
-            }
-            Err(trouble) => Err(self.fail(&mut desk, trouble).with_effect(Effect::Unknown)),
+            Err(trouble) => Err(self.fail(desk, trouble).with_effect(Effect::Unknown)),
         };
+        Told {
+            answer,
+            waiting,
+            events,
+        }
+    }
+
+    /// As [`commit`](Self::commit), and tells those who wait.
+    fn commit_and_tell(&self, mut desk: OwnedMutexGuard<Desk>) {
+        let told = self.commit(&mut desk);
         drop(desk);
-        for waiter in waiting {
-            // Whoever has gone away need not be told.
-            let _ = waiter.send(answer.as_ref().map_err(Error::copy).copied());
-        }
-        if answer.is_ok() {
-            self.inboxes.deliver(events);
-        }
+        told.tell(&self.inboxes);
     }
 
     fn meta(&self, desk: &Desk) -> Meta {
         let reading = self.clock.reading();
-        let unwritten = match self.options.sync {
-            Sync::Always => 0,
-            // Whatever is given until the next commit is lost with the process; none of it may come back.
-            Sync::Every(pause) => {
-                let pause = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-                reading.micros.saturating_sub(desk.next_token) + 2 * pause + UNWRITTEN_TOKENS
+        let next_token = match self.options.sync {
+            Sync::Every(_) if !desk.is_closing => {
+                let (tokens, time) = UNWRITTEN;
+                let by_time = reading.micros.saturating_add(micros_of(time));
+                desk.next_token.saturating_add(tokens).max(by_time)
             }
+            _ => desk.next_token,
         };
         Meta {
-            next_token: desk.next_token.saturating_add(unwritten),
+            next_token,
             reading,
         }
     }
@@ -131,6 +138,36 @@ impl Shared {
     }
 }
 
+/// What those are told who waited for a commit.
+#[must_use = "somebody waits for this"]
+pub(crate) struct Told {
+    answer: Result<()>,
+    waiting: Vec<Waiter>,
+    events: Events,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            answer: Ok(()),
+            waiting: Vec::new(),
+            events: Events::new(),
+        }
+    }
+}
+
+impl Told {
+    pub(crate) fn tell(self, inboxes: &Inboxes) {
+        for waiter in self.waiting {
+            // Whoever has gone away need not be told.
+            let _ = waiter.send(self.answer.as_ref().map_err(Error::copy).copied());
+        }
+        if self.answer.is_ok() {
+            inboxes.deliver(self.events);
+        }
+    }
+}
+
 fn write(mut txn: WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
     tables::write_meta(&txn, meta)?;
     txn.set_durability(Durability::Immediate)?;
@@ -140,33 +177,31 @@ fn write(mut txn: WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
 /// The thread, and the bell that calls it.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    bell: Option<SyncSender<()>>,
+    /// One call can wait; whoever comes until it is answered is part of it. The other channel is only ever closed.
+    bell: Option<(SyncSender<()>, SyncSender<Infallible>)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
     pub(crate) fn start(shared: Arc<Shared>) -> Result<Self> {
         let (bell, calls) = sync_channel(1);
-        let run = move || run(&shared, &calls);
+        let (open, closing) = sync_channel(0);
+        let run = move || run(&shared, &calls, &closing);
         let thread = std::thread::Builder::new().name("leasehold-file".to_owned());
         let thread = thread.spawn(run).map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the system gives no thread").with_source(error)
         })?;
         Ok(Self {
-            bell: Some(bell),
+            bell: Some((bell, open)),
             thread: Some(thread),
         })
     }
 
     /// Has what was written committed.
     pub(crate) fn call(&self) {
-        if let Some(bell) = &self.bell {
-            match bell.try_send(()) {
-                // Called already: what was written before that call is answered is part of it.
-                Ok(()) | Err(TrySendError::Full(())) => {}
-                // It is gone only if it panicked; the next one to wait is told.
-                Err(TrySendError::Disconnected(())) => {}
-            }
+        if let Some((bell, _)) = &self.bell {
+            // Full: it was called already. Closed: it has panicked, and whoever waits is told.
+            let _ = bell.try_send(());
         }
     }
 }
@@ -181,43 +216,23 @@ impl Drop for Committer {
     }
 }
 
-fn run(shared: &Arc<Shared>, calls: &Receiver<()>) {
+fn run(shared: &Arc<Shared>, calls: &Receiver<()>, closing: &Receiver<Infallible>) {
     while calls.recv().is_ok() {
         if let Sync::Every(pause) = shared.options.sync {
-            rest(calls, pause);
+            // Lets more work come together. Nothing is ever sent: it ends early if the store is closed.
+            let _ = closing.recv_timeout(pause);
         }
-        shared.commit(shared.desk.clone().blocking_lock_owned());
+        shared.commit_and_tell(shared.desk.clone().blocking_lock_owned());
     }
     close(shared);
-}
-
-/// Lets more work come together, unless the store is being closed.
-fn rest(calls: &Receiver<()>, pause: Duration) {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the disk follows real time, whatever clock the leases go by"
-    )]
-    let end = std::time::Instant::now() + pause;
-    loop {
-        #[allow(clippy::disallowed_methods, reason = "as above")]
-        let left = end.saturating_duration_since(std::time::Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match calls.recv_timeout(left) {
-            Ok(()) => {}
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return,
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
-        }
-    }
 }
 
 /// Commits the rest and closes the file.
 fn close(shared: &Arc<Shared>) {
     let mut desk = shared.desk.clone().blocking_lock_owned();
+    desk.is_closing = true;
     desk.touch();
-    shared.commit(desk);
-    let mut desk = shared.desk.clone().blocking_lock_owned();
+    shared.commit(&mut desk).tell(&shared.inboxes);
     let closed = Error::new(ErrorKind::Closed, "the store was closed");
     desk.fail(&closed, false);
     let mut database = shared

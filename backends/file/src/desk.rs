@@ -22,8 +22,12 @@ pub(crate) struct Desk {
     state: State,
     /// No token below this may be given any more.
     pub(crate) next_token: u64,
+    /// The same as it is on the disk.
+    pub(crate) written_token: u64,
     /// Written since the last commit?
     dirty: bool,
+    /// The next commit is the last.
+    pub(crate) is_closing: bool,
     waiting: Vec<Waiter>,
     events: Events,
 }
@@ -55,7 +59,9 @@ impl Desk {
         Self {
             state: State::Open(Box::new(txn)),
             next_token,
+            written_token: next_token,
             dirty: false,
+            is_closing: false,
             waiting: Vec::new(),
             events: Events::new(),
         }
@@ -150,11 +156,14 @@ impl Desk {
     }
 
     /// Ends the open transaction, in which nothing is written. Until [`reopen`](Self::reopen) the desk is closed.
-    pub(crate) fn close_transaction(&mut self) -> Result<(), Trouble> {
-        self.dirty = true;
-        match self.take() {
-            Some(work) => guarded(|| Ok(work.txn.abort()?)),
-            None => self.txn().map(drop),
+    pub(crate) fn close(&mut self) -> Result<(), Trouble> {
+        let closed = State::Failed(Error::new(ErrorKind::Internal, "the desk is closed"));
+        match std::mem::replace(&mut self.state, closed) {
+            State::Open(txn) => Ok(txn.abort()?),
+            State::Failed(error) => {
+                self.state = State::Failed(error.copy());
+                Err(Trouble::Ours(error))
+            }
         }
     }
 

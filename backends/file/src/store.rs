@@ -163,29 +163,31 @@ impl Store {
     /// A file does not grow without end: what becomes free is used again. This is for one that was much larger once.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if somebody is reading the file just now, or it has failed.
+    /// If the file cannot be used; the store has failed then.
     pub async fn compact(&self) -> Result<bool> {
-        let mut desk = self.shared.desk.clone().lock_owned().await;
-        desk.touch();
+        let desk = self.shared.desk.clone().lock_owned().await;
         let shared = self.shared.clone();
-        off_thread(move || {
-            shared.commit(desk);
-            compact(&shared, shared.desk.clone().blocking_lock_owned())
-        })
-        .await
+        off_thread(move || compact(&shared, desk)).await
     }
 
-    async fn view(&self) -> Result<View, Trouble> {
-        match self.shared.options.sync {
-            Sync::Always => {
-                let txn = self.shared.on_database(|it| Ok(it.begin_read()?))?;
-                Ok(View::Committed(txn))
-            }
+    /// Whether an answer may be given only once it is on the disk. However seldom the disk follows, no token may be seen
+    /// that could come back.
+    fn must_wait(&self, desk: &Desk) -> bool {
+        self.shared.options.sync == Sync::Always || desk.next_token > desk.written_token
+    }
+
+    /// Looks at what was acknowledged.
+    async fn look<T>(&self, look: impl FnOnce(&View) -> Result<T, Trouble>) -> Result<T> {
+        let seen = match self.shared.options.sync {
+            Sync::Always => self
+                .shared
+                .on_database(|database| look(&View::Committed(database.begin_read()?))),
             Sync::Every(_) => {
                 let desk = self.shared.desk.clone().lock_owned().await;
-                Ok(View::Latest(desk))
+                guarded(|| look(&View::Latest(desk)))
             }
-        }
+        };
+        seen.map_err(|trouble| self.explain(trouble))
     }
 
     fn explain(&self, trouble: Trouble) -> Error {
@@ -239,31 +241,23 @@ fn reopen(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
 }
 
 fn compact(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<bool> {
-    // Nothing was written since the commit a moment ago, or somebody else was quicker and must not lose it.
-    if desk.is_dirty() {
-        return Err(Error::new(
-            ErrorKind::Unavailable,
-            "the store is too busy to be moved together just now",
-        ));
-    }
-    desk.close_transaction()
-        .map_err(|trouble| trouble.explain(&shared.options.path))?;
-    let mut database = shared
-        .database
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
-    let compacted = guarded(|| match &mut *database {
-        Some(database) => Ok(database.compact()),
-        None => Err(redb::Error::DatabaseClosed.into()),
+    shared.commit(&mut desk).tell(&shared.inboxes);
+    let moved = guarded(|| {
+        desk.close()?;
+        let mut database = shared
+            .database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_mut().ok_or(redb::Error::DatabaseClosed)?;
+        let gained = database.compact()?;
+        Ok((gained, engine::begin(database)?))
     });
-    drop(database);
-    match shared.on_database(engine::begin) {
-        Ok(txn) => desk.reopen(txn),
-        Err(trouble) => return Err(shared.fail(&mut desk, trouble)),
-    }
-    match compacted {
-        Ok(Ok(gained)) => Ok(gained),
-        Ok(Err(error)) => Err(Trouble::from(error).explain(&shared.options.path)),
+    match moved {
+        Ok((gained, txn)) => {
+            desk.reopen(txn);
+            Ok(gained)
+        }
+        Err(trouble) if trouble.is_harmless() => Err(trouble.explain(&shared.options.path)),
         Err(trouble) => Err(shared.fail(&mut desk, trouble)),
     }
 }
@@ -308,19 +302,19 @@ impl RecordStore for Store {
             // Part of it may be in the transaction, which nobody must commit any more.
             return Err(self.shared.fail(&mut desk, trouble));
         }
-        match self.shared.options.sync {
-            Sync::Always => {
-                desk.tell(change.events);
-                let told = desk.wait();
-                drop(desk);
-                self.committer.call();
-                answer(told).await?;
-            }
-            Sync::Every(_) => {
-                drop(desk);
-                self.committer.call();
-                self.shared.inboxes.deliver(change.events);
-            }
+        // However seldom the disk follows, no token may be seen that could come back.
+        let at_once =
+            self.shared.options.sync == Sync::Always || desk.next_token > desk.written_token;
+        if at_once {
+            desk.tell(change.events);
+            let told = desk.wait();
+            drop(desk);
+            self.committer.call();
+            answer(told).await?;
+        } else {
+            drop(desk);
+            self.committer.call();
+            self.shared.inboxes.deliver(change.events);
         }
         Ok(Committed::Done)
     }
@@ -328,7 +322,7 @@ impl RecordStore for Store {
     /// Others may have written what the answer rests on; until it is on the disk, they may lose it again.
     async fn unchanged(&self, stamp: Stamp) -> Result<()> {
         let mut desk = stamp.desk;
-        if self.shared.options.sync != Sync::Always || !desk.is_dirty() {
+        if !desk.is_dirty() || !self.must_wait(&desk) {
             return Ok(());
         }
         let told = desk.wait();
@@ -337,29 +331,21 @@ impl RecordStore for Store {
     }
 
     async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>> {
-        let view = self.view().await.map_err(|trouble| self.explain(trouble))?;
         let now = self.shared.clock.now();
-        let what = view.read(name).map_err(|trouble| self.explain(trouble))?;
+        let what = self.look(|view| view.read(name)).await?;
         Ok(Seen { what, now })
     }
 
     async fn scan(&self, request: &List) -> Result<Seen<Page<Record>>> {
-        let view = self.view().await.map_err(|trouble| self.explain(trouble))?;
         let now = self.shared.clock.now();
-        let (items, more) = view
-            .scan(request)
-            .map_err(|trouble| self.explain(trouble))?;
+        let (items, more) = self.look(|view| view.scan(request)).await?;
         let what = Page { items, more };
         Ok(Seen { what, now })
     }
 
     async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>> {
         let now = self.shared.clock.now();
-        let found = self
-            .view()
-            .await
-            .and_then(|view| view.overdue(sweep, limit, now));
-        let found = found.map_err(|trouble| self.explain(trouble))?;
+        let found = self.look(|view| view.overdue(sweep, limit, now)).await?;
         if !found.early.is_empty() {
             let mut desk = self.shared.desk.clone().lock_owned().await;
             let put_right = desk.edit(|books| {

@@ -6,7 +6,7 @@ use redb::ReadTransaction;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::desk::Desk;
-use crate::error::{Trouble, guarded};
+use crate::error::Trouble;
 use crate::tables::{self, DUE, Overdue, RECORDS};
 
 /// What can be seen.
@@ -19,18 +19,19 @@ pub(crate) enum View {
 
 impl View {
     pub(crate) fn read(&self, name: &Name) -> Result<Option<Record>, Trouble> {
-        let value = guarded(|| match self {
+        let value = match self {
             Self::Committed(txn) => tables::read(&txn.open_table(RECORDS)?, name),
             Self::Latest(desk) => tables::read(&desk.txn()?.open_table(RECORDS)?, name),
-        })?;
+        };
+        let value = value?;
         Ok(value.map(|value| value.record))
     }
 
     pub(crate) fn scan(&self, request: &List) -> Result<(Vec<Record>, bool), Trouble> {
-        guarded(|| match self {
+        match self {
             Self::Committed(txn) => tables::scan(&txn.open_table(RECORDS)?, request),
             Self::Latest(desk) => tables::scan(&desk.txn()?.open_table(RECORDS)?, request),
-        })
+        }
     }
 
     pub(crate) fn overdue(
@@ -39,7 +40,7 @@ impl View {
         limit: usize,
         now: Timestamp,
     ) -> Result<Overdue, Trouble> {
-        guarded(|| match self {
+        match self {
             Self::Committed(txn) => {
                 let (index, records) = (txn.open_table(DUE)?, txn.open_table(RECORDS)?);
                 tables::overdue(&index, &records, sweep, limit, now)
@@ -49,6 +50,6 @@ impl View {
                 let (index, records) = (txn.open_table(DUE)?, txn.open_table(RECORDS)?);
                 tables::overdue(&index, &records, sweep, limit, now)
             }
-        })
+        }
     }
 }

@@ -26,6 +26,9 @@ use crate::transition::{self, Env, Events, Request, Settled, Step};
 /// How long an ended record is remembered before a sweep may forget it, so that repeated requests get the same answer.
 pub const RETENTION: Duration = Duration::from_secs(60);
 
+/// So many records a sweep settles in one commit.
+const SWEPT_TOGETHER: usize = 32;
+
 /// A store that loads records and commits them together.
 ///
 /// # Contract
@@ -200,6 +203,44 @@ impl<S: RecordStore> RecordBackend<S> {
             Committed::Done => Some(answer),
             Committed::Conflict => None,
         })
+    }
+
+    /// What a sweep does to each of some names: in one commit if that works, and one by one until the store is down
+    /// otherwise.
+    async fn tend_all(&self, names: &[Name], dry_run: bool) -> Vec<Result<Tended>> {
+        if !dry_run && let Ok(done) = self.tend_together(names).await {
+            return done.into_iter().map(Ok).collect();
+        }
+        let mut all = Vec::with_capacity(names.len());
+        for name in names {
+            let step = |records: &mut [Record], env: &mut Env| tend(&mut records[0], env);
+            let done = if dry_run {
+                self.peek(name).await
+            } else {
+                self.run("sweep", &[name], step).await
+            };
+            let down = matches!(&done, Err(error) if error.is_retryable());
+            all.push(done);
+            if down {
+                break;
+            }
+        }
+        all
+    }
+
+    async fn tend_together(&self, names: &[Name]) -> Result<Vec<Tended>> {
+        let names: Vec<_> = names.iter().collect();
+        self.run("sweep", &names, |records, env| {
+            let mut events = Events::new();
+            let tended = records.iter_mut().map(|record| {
+                let step = tend(record, env);
+                events.extend(step.events);
+                step.outcome
+            });
+            let outcome = tended.collect();
+            Step { outcome, events }
+        })
+        .await
     }
 
     /// What a sweep would find at a name.
@@ -426,24 +467,21 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
         };
         let mut failed = None;
         let mut tended = 0_usize;
-        for name in due.into_iter().take(request.limit) {
-            let step = |records: &mut [Record], env: &mut Env| tend(&mut records[0], env);
-            let done = if request.dry_run {
-                self.peek(&name).await
-            } else {
-                self.run("sweep", &[&name], step).await
-            };
-            match done {
-                Ok(done) => {
-                    swept.count(done);
-                    tended += 1;
-                }
-                // One bad record must not keep the others from being swept; a store that is down does.
-                Err(error) => {
-                    let down = error.is_retryable();
-                    failed.get_or_insert(error);
-                    if down {
-                        break;
+        let names: Vec<_> = due.into_iter().take(request.limit).collect();
+        'all: for names in names.chunks(SWEPT_TOGETHER) {
+            for done in self.tend_all(names, request.dry_run).await {
+                match done {
+                    Ok(done) => {
+                        swept.count(done);
+                        tended += 1;
+                    }
+                    // One bad record must not keep the others from being swept; a store that is down does.
+                    Err(error) => {
+                        let down = error.is_retryable();
+                        failed.get_or_insert(error);
+                        if down {
+                            break 'all;
+                        }
                     }
                 }
             }

@@ -40,7 +40,12 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "bench",
-        &["crates/leasehold", "crates/core", "crates/conformance"],
+        &[
+            "crates/leasehold",
+            "crates/core",
+            "crates/conformance",
+            "backends/*",
+        ],
         &[],
     ),
     rule("e2e", &["crates/leasehold"], &[]),
