@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_conformance::fault::{FaultBackend, Faults};
 use leasehold_conformance::{Harness, VirtualStore, all, run_all_cases};
 use leasehold_core::memory::Memory;
-use leasehold_core::wrap::{Prefix, Retry, RetryPolicy, Timeout};
+use leasehold_core::wrap::{Breaker, Prefix, Retry, RetryPolicy, Timeout};
 use leasehold_core::{Backend, MAX_NAMESPACE_BYTES, ManualClock};
 
 /// Far more than any call takes.
@@ -95,6 +95,7 @@ fn main() -> ExitCode {
         wrapped("prefix", prefix),
         wrapped("timeout", timeout),
         wrapped("retry", retry),
+        wrapped("breaker", Breaker::new),
         wrapped("arc_dyn", |memory| Arc::new(memory) as Arc<dyn Backend>),
         wrapped("retry_of_deaf", |memory| retry(deaf(memory))),
         #[cfg(feature = "observe")]

@@ -14,7 +14,7 @@ use leasehold_core::backend::{
     What, Withdraw, Withdrawn,
 };
 use leasehold_core::memory::Memory;
-use leasehold_core::wrap::{Prefix, Retry, RetryPolicy, Timeout};
+use leasehold_core::wrap::{Breaker, BreakerState, Prefix, Retry, RetryPolicy, Timeout};
 use leasehold_core::{
     Backend, Clock, Description, Effect, Error, ErrorKind, Holder, Kind, Lease, ManualClock, Name,
     Owner, Record, Result, Ttl,
@@ -570,5 +570,154 @@ mod retry {
         let s = setup_with(policy, [Refuse(ErrorKind::Unavailable)]);
         let (answer, _) = driven(&s.clock, s.store.get(&name("n", "k"))).await;
         assert!(answer.is_err());
+    }
+}
+
+mod breaker {
+    use super::Fault::{Hang, Refuse};
+    use super::*;
+
+    const REST: Duration = Duration::from_secs(3);
+
+    type Changes = Arc<Mutex<Vec<BreakerState>>>;
+
+    struct Setup {
+        clock: ManualClock,
+        store: Breaker<Faulty>,
+        changes: Changes,
+    }
+
+    /// A breaker that opens after two failures and rests for three seconds.
+    fn setup(script: impl IntoIterator<Item = Fault>) -> Setup {
+        let clock = ManualClock::new();
+        let memory = Memory::with_clock(Arc::new(clock.clone()));
+        let changes = Changes::default();
+        let told = changes.clone();
+        let store = Breaker::new(Faulty::new(Arc::new(memory), script))
+            .after(2)
+            .and_then(|breaker| breaker.rest(REST))
+            .unwrap()
+            .with_clock(Arc::new(clock.clone()))
+            .on_change(move |state| told.lock().unwrap().push(state));
+        Setup {
+            clock,
+            store,
+            changes,
+        }
+    }
+
+    fn down() -> Fault {
+        Refuse(ErrorKind::Unavailable)
+    }
+
+    impl Setup {
+        async fn look(&self) -> Result<()> {
+            self.store.get(&name("n", "k")).await.map(drop)
+        }
+
+        /// Fails twice.
+        async fn blow(&self) {
+            for _ in 0..2 {
+                assert!(self.look().await.is_err());
+            }
+            assert_eq!(self.store.state(), BreakerState::Open);
+        }
+
+        fn calls(&self) -> usize {
+            self.store.inner().calls()
+        }
+    }
+
+    /// S2-14: callers of a store that is down fail at once, and the store is left alone.
+    #[tokio::test]
+    async fn after_failures_in_a_row_nobody_is_let_through() {
+        let s = setup([down(), down()]);
+        s.blow().await;
+        let error = s.look().await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.effect(), error.op()),
+            (ErrorKind::Unavailable, Effect::None, Some("get"))
+        );
+        assert!(error.to_string().contains("asked again in 3s"), "{error}");
+        assert_eq!(s.calls(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_success_in_between_starts_the_count_anew() {
+        let refused = Refuse(ErrorKind::InvalidInput);
+        let s = setup([down(), refused, down()]);
+        for _ in 0..3 {
+            assert!(s.look().await.is_err());
+        }
+        assert_eq!(s.store.state(), BreakerState::Closed);
+        assert!(s.look().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn after_a_rest_one_success_lets_all_through_again() {
+        let s = setup([down(), down()]);
+        s.blow().await;
+        s.clock.advance(REST);
+        assert!(s.look().await.is_ok());
+        assert_eq!(s.store.state(), BreakerState::Closed);
+        let (open, probing, closed) = (
+            BreakerState::Open,
+            BreakerState::Probing,
+            BreakerState::Closed,
+        );
+        assert_eq!(*s.changes.lock().unwrap(), [open, probing, closed]);
+    }
+
+    #[tokio::test]
+    async fn a_failed_probe_means_another_rest() {
+        let s = setup([down(), down(), down()]);
+        s.blow().await;
+        s.clock.advance(REST);
+        assert!(s.look().await.is_err());
+        assert!(s.look().await.is_err());
+        assert_eq!(s.calls(), 3);
+        s.clock.advance(REST);
+        assert!(s.look().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn while_one_probes_the_others_are_refused_and_a_dropped_probe_lets_the_next_try() {
+        let s = setup([down(), down(), Hang]);
+        s.blow().await;
+        s.clock.advance(REST);
+        let mut probe = Box::pin(s.look());
+        tokio::select! {
+            biased;
+            _ = &mut probe => panic!("it hangs"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(s.store.state(), BreakerState::Probing);
+        assert!(s.look().await.is_err());
+        assert_eq!(s.calls(), 3);
+        drop(probe);
+        assert!(s.look().await.is_ok());
+    }
+
+    /// A holder does not lose its lease because others have found the store down, and is the first to find it back.
+    #[tokio::test]
+    async fn renewals_always_go_through() {
+        let s = setup([down(), down()]);
+        s.blow().await;
+        let items = vec![RenewItem::lease(
+            name("n", "k"),
+            Holder::random(),
+            leasehold_core::Token::new(1),
+            ttl(30),
+        )];
+        assert!(s.store.renew(&Renew { items }).await.is_ok());
+        assert_eq!(s.store.state(), BreakerState::Closed);
+        assert!(s.look().await.is_ok());
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let breaker = || Breaker::new(Memory::new());
+        assert!(breaker().after(0).is_err());
+        assert!(breaker().rest(Duration::ZERO).is_err());
     }
 }
