@@ -103,16 +103,27 @@ fn decode(key: &[u8], bytes: &[u8]) -> Result<Value, Trouble> {
 
 /// The tables that change with a record.
 pub(crate) struct Books<'t> {
+    txn: &'t WriteTransaction,
     records: Table<'t, Bytes, Bytes>,
-    due: Table<'t, Bytes, ()>,
+    /// Opened when it is needed, which is seldom.
+    due: Option<Table<'t, Bytes, ()>>,
 }
 
 impl<'t> Books<'t> {
     pub(crate) fn open(txn: &'t WriteTransaction) -> Result<Self, Trouble> {
         Ok(Self {
+            txn,
             records: txn.open_table(RECORDS)?,
-            due: txn.open_table(DUE)?,
+            due: None,
         })
+    }
+
+    fn due(&mut self) -> Result<&mut Table<'t, Bytes, ()>, Trouble> {
+        let due = match self.due.take() {
+            Some(due) => due,
+            None => self.txn.open_table(DUE)?,
+        };
+        Ok(self.due.insert(due))
     }
 
     pub(crate) fn read(&self, name: &Name) -> Result<Option<Value>, Trouble> {
@@ -140,7 +151,7 @@ impl<'t> Books<'t> {
         let due = due_at(record);
         self.unindex(&record.name, indexed)?;
         if due != NOT_INDEXED {
-            self.due.insert(&due_key(due, &record.name)[..], ())?;
+            self.due()?.insert(&due_key(due, &record.name)[..], ())?;
         }
         self.put(record, due)
     }
@@ -154,7 +165,7 @@ impl<'t> Books<'t> {
 
     fn unindex(&mut self, name: &Name, indexed: u64) -> Result<(), Trouble> {
         if indexed != NOT_INDEXED {
-            self.due.remove(&due_key(indexed, name)[..])?;
+            self.due()?.remove(&due_key(indexed, name)[..])?;
         }
         Ok(())
     }
@@ -167,7 +178,7 @@ impl<'t> Books<'t> {
                 self.reindex(&value.record, value.indexed)
             }
             _ => {
-                self.due.remove(entry)?;
+                self.due()?.remove(entry)?;
                 Ok(())
             }
         }
@@ -176,7 +187,7 @@ impl<'t> Books<'t> {
     /// Gives whatever was live at `last` so much more time.
     pub(crate) fn prolong(&mut self, last: Timestamp, by: Duration) -> Result<(), Trouble> {
         let mut entries = Vec::new();
-        for entry in self.due.iter()? {
+        for entry in self.due()?.iter()? {
             entries.push(entry?.0.value().to_vec());
         }
         for entry in entries {
