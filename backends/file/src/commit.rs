@@ -17,7 +17,8 @@ use crate::config::{Options, Sync};
 use crate::desk::{Desk, Waiter, Work};
 use crate::engine::begin;
 use crate::error::{Trouble, guarded};
-use crate::tables::{self, Meta};
+use crate::meta::Meta;
+use crate::tables::Books;
 
 /// If the disk follows later, so many tokens, or as many as there are microseconds in this time, may be given before the
 /// next commit: none of them comes back if the process ends before it.
@@ -61,6 +62,7 @@ impl Shared {
 
     /// Commits what was written and starts anew. Those who wait are still to be told.
     pub(crate) fn commit(&self, desk: &mut Desk) -> Told {
+        let written = desk.write();
         let Some(work) = desk.take() else {
             return Told::default();
         };
@@ -70,7 +72,8 @@ impl Shared {
             events,
         } = work;
         let meta = self.meta(desk);
-        let answer = match guarded(|| write(txn, &meta)) {
+        let committed = written.and_then(|()| guarded(|| finish(txn, &meta)));
+        let answer = match committed {
             Ok(()) => {
                 desk.written_token = meta.next_token;
                 match self.on_database(begin) {
@@ -168,8 +171,8 @@ impl Told {
     }
 }
 
-fn write(mut txn: WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
-    tables::write_meta(&txn, meta)?;
+fn finish(mut txn: WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
+    Books::open(&txn)?.write_meta(meta)?;
     txn.set_durability(Durability::Immediate)?;
     Ok(txn.commit()?)
 }

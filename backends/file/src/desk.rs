@@ -1,18 +1,16 @@
 //! The desk: the one open transaction, and those who wait for it to be on the disk.
 //!
-//! Whoever wants to change something takes the desk, in the order in which they came, writes into the transaction and
-//! leaves. The [committer](crate::commit) queues for the desk like everybody else, so that it commits what all those wrote
-//! who were there before it, and one wait for the disk serves them all.
+//! Whoever wants to change something takes the desk, in the order in which they came, changes records in
+//! [memory](crate::cache) and leaves. The [committer](crate::commit) queues for the desk like everybody else, so that it
+//! commits what all those changed who were there before it, and one wait for the disk serves them all.
 
-use leasehold_core::record_store::Change;
 use leasehold_core::transition::Events;
 use leasehold_core::{Effect, Error, ErrorKind, Name, Record, Result};
 use redb::WriteTransaction;
 use tokio::sync::oneshot;
 
+use crate::cache::Cache;
 use crate::error::{Trouble, guarded};
-use crate::tables::Books;
-use crate::value::NOT_INDEXED;
 
 /// Told how a commit went.
 pub(crate) type Waiter = oneshot::Sender<Result<()>>;
@@ -24,7 +22,8 @@ pub(crate) struct Desk {
     pub(crate) next_token: u64,
     /// The same as it is on the disk.
     pub(crate) written_token: u64,
-    /// Written since the last commit?
+    cache: Cache,
+    /// Is there something to commit?
     dirty: bool,
     /// The next commit is the last.
     pub(crate) is_closing: bool,
@@ -60,6 +59,7 @@ impl Desk {
             state: State::Open(Box::new(txn)),
             next_token,
             written_token: next_token,
+            cache: Cache::default(),
             dirty: false,
             is_closing: false,
             waiting: Vec::new(),
@@ -75,44 +75,44 @@ impl Desk {
         }
     }
 
-    /// The records of these names, and under which moments the index has them.
-    pub(crate) fn load(&mut self, names: &[&Name]) -> Result<Vec<(Record, u64)>, Trouble> {
-        let txn = self.txn()?;
-        guarded(|| {
-            let books = Books::open(txn)?;
-            let load = |name: &&Name| {
-                Ok(match books.read(name)? {
-                    Some(value) => (value.record, value.indexed),
-                    None => (Record::new((*name).clone()), NOT_INDEXED),
-                })
-            };
-            names.iter().map(load).collect()
+    /// The records of these names.
+    pub(crate) fn load(&mut self, names: &[&Name]) -> Result<Vec<Record>, Trouble> {
+        self.with_txn(|cache, txn| cache.load(txn, names))
+    }
+
+    /// Keeps changed records until the next commit.
+    pub(crate) fn change(&mut self, records: Vec<Record>, next_token: u64) {
+        for record in records {
+            self.cache.change(record);
+        }
+        self.next_token = self.next_token.max(next_token);
+        self.dirty = true;
+    }
+
+    /// Has these entries of the index put right with the next commit.
+    pub(crate) fn put_right(&mut self, entries: &[Vec<u8>]) -> Result<(), Trouble> {
+        self.dirty = true;
+        self.with_txn(|cache, txn| {
+            entries
+                .iter()
+                .try_for_each(|entry| cache.put_right(txn, entry))
         })
     }
 
-    /// Writes some of the records that were loaded.
-    pub(crate) fn write(&mut self, loaded: &[(Name, u64)], change: &Change) -> Result<(), Trouble> {
-        self.edit(|books| {
-            let mut loaded = loaded.iter();
-            for record in &change.records {
-                let found = loaded.find(|(name, _)| *name == record.name);
-                books.write(record, found.map_or(NOT_INDEXED, |(_, indexed)| *indexed))?;
-            }
-            Ok(())
-        })?;
-        self.next_token = self.next_token.max(change.next_token.get());
-        Ok(())
+    /// Writes into the transaction what it does not know. If that fails, part of it may be done, so the caller must
+    /// [fail](Self::fail) the desk.
+    pub(crate) fn write(&mut self) -> Result<(), Trouble> {
+        self.with_txn(Cache::write)
     }
 
-    /// Changes the tables. If that fails, part of it may be done, so the caller must [fail](Self::fail) the desk.
-    pub(crate) fn edit(
+    fn with_txn<T>(
         &mut self,
-        edit: impl FnOnce(&mut Books<'_>) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
-        let txn = self.txn()?;
-        guarded(|| edit(&mut Books::open(txn)?))?;
-        self.dirty = true;
-        Ok(())
+        call: impl FnOnce(&mut Cache, &WriteTransaction) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        match &self.state {
+            State::Open(txn) => guarded(|| call(&mut self.cache, txn)),
+            State::Failed(error) => Err(Trouble::Ours(error.copy())),
+        }
     }
 
     /// Has the next commit happen although nothing was written.
@@ -176,6 +176,7 @@ impl Desk {
     /// After a panic of the engine not even the transaction can be dropped safely.
     pub(crate) fn fail(&mut self, why: &Error, panicked: bool) {
         self.dirty = false;
+        self.cache.clear();
         self.events.clear();
         for waiter in self.waiting.drain(..) {
             let _ = waiter.send(Err(why.copy().with_effect(Effect::Unknown)));

@@ -9,8 +9,9 @@ use leasehold_core::Result;
 use redb::{Builder, Database, StorageBackend, WriteTransaction};
 
 use crate::error::{Trouble, corrupt, guarded, of_io};
+use crate::meta::Meta;
 use crate::owner::{beside, create_private};
-use crate::tables::{self, Meta};
+use crate::tables;
 
 /// Opens the file, verified from one end to the other: afterwards the engine trusts what it reads.
 pub(crate) fn open(path: &Path, cache: usize) -> Result<Database> {

@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 
+mod cache;
 mod clock;
 mod commit;
 mod config;
 mod desk;
 mod engine;
 mod error;
+mod meta;
 mod owner;
 mod store;
 mod tables;

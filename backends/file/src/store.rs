@@ -21,8 +21,9 @@ use crate::config::{Options, Sync};
 use crate::desk::Desk;
 use crate::engine;
 use crate::error::{Trouble, guarded, of_io};
+use crate::meta::Meta;
 use crate::owner::Ownership;
-use crate::tables::{self, Books, Meta};
+use crate::tables::{self, Books};
 use crate::view::View;
 
 /// A file as a [`Backend`]; [`store`](RecordBackend::store) has what only files can do.
@@ -40,12 +41,9 @@ pub struct Store {
     _ownership: Option<Ownership>,
 }
 
-/// The desk, and under which moments the index has what was loaded.
+/// The desk: nobody else is at it.
 #[derive(Debug)]
-pub struct Stamp {
-    desk: OwnedMutexGuard<Desk>,
-    loaded: Vec<(Name, u64)>,
-}
+pub struct Stamp(OwnedMutexGuard<Desk>);
 
 impl Options {
     /// Opens the file, which is made if it is not there.
@@ -183,7 +181,10 @@ impl Store {
                 .shared
                 .on_database(|database| look(&View::Committed(database.begin_read()?))),
             Sync::Every(_) => {
-                let desk = self.shared.desk.clone().lock_owned().await;
+                let mut desk = self.shared.desk.clone().lock_owned().await;
+                if let Err(trouble) = desk.write() {
+                    return Err(self.shared.fail(&mut desk, trouble));
+                }
                 guarded(|| look(&View::Latest(desk)))
             }
         };
@@ -272,15 +273,10 @@ impl RecordStore for Store {
 
     async fn load(&self, names: &[&Name]) -> Result<Loaded<Stamp>> {
         let mut desk = self.shared.desk.clone().lock_owned().await;
-        let found = match desk.load(names) {
-            Ok(found) => found,
+        let records = match desk.load(names) {
+            Ok(records) => records,
             Err(trouble) => return Err(self.stopped(&mut desk, trouble)),
         };
-        let (mut records, mut loaded) = (Vec::new(), Vec::new());
-        for (record, indexed) in found {
-            loaded.push((record.name.clone(), indexed));
-            records.push(record);
-        }
         // After the desk was ours: time spent waiting for it is over.
         let micros = self.shared.clock.micros();
         let env = Env {
@@ -288,20 +284,16 @@ impl RecordStore for Store {
             now: Timestamp::from_millis(micros / 1000),
             next_token: Token::new(desk.next_token.max(micros)),
         };
-        let stamp = Stamp { desk, loaded };
         Ok(Loaded {
             records,
             env,
-            stamp,
+            stamp: Stamp(desk),
         })
     }
 
     async fn commit(&self, stamp: Stamp, change: Change) -> Result<Committed> {
-        let Stamp { mut desk, loaded } = stamp;
-        if let Err(trouble) = desk.write(&loaded, &change) {
-            // Part of it may be in the transaction, which nobody must commit any more.
-            return Err(self.shared.fail(&mut desk, trouble));
-        }
+        let Stamp(mut desk) = stamp;
+        desk.change(change.records, change.next_token.get());
         // However seldom the disk follows, no token may be seen that could come back.
         let at_once =
             self.shared.options.sync == Sync::Always || desk.next_token > desk.written_token;
@@ -321,7 +313,7 @@ impl RecordStore for Store {
 
     /// Others may have written what the answer rests on; until it is on the disk, they may lose it again.
     async fn unchanged(&self, stamp: Stamp) -> Result<()> {
-        let mut desk = stamp.desk;
+        let Stamp(mut desk) = stamp;
         if !desk.is_dirty() || !self.must_wait(&desk) {
             return Ok(());
         }
@@ -348,14 +340,8 @@ impl RecordStore for Store {
         let found = self.look(|view| view.overdue(sweep, limit, now)).await?;
         if !found.early.is_empty() {
             let mut desk = self.shared.desk.clone().lock_owned().await;
-            let put_right = desk.edit(|books| {
-                found
-                    .early
-                    .iter()
-                    .try_for_each(|entry| books.put_right(entry))
-            });
-            if let Err(trouble) = put_right {
-                return Err(self.shared.fail(&mut desk, trouble));
+            if let Err(trouble) = desk.put_right(&found.early) {
+                return Err(self.stopped(&mut desk, trouble));
             }
             drop(desk);
             self.committer.call();

@@ -5,80 +5,34 @@ use std::time::Duration;
 
 use leasehold_core::backend::{List, Sweep};
 use leasehold_core::record_store::RETENTION;
-use leasehold_core::{Error, ErrorKind, Moment, Name, Record, Timestamp};
+use leasehold_core::{Error, ErrorKind, Name, Record, Timestamp};
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
-use crate::clock::Reading;
 use crate::error::Trouble;
+use crate::meta::{self, Meta};
 use crate::value::{self, NOT_INDEXED, Value};
 
 type Bytes = &'static [u8];
 
-/// Encoded name to [`Value`].
+/// Encoded name to [`Value`], and in front of all names what concerns all of them.
 pub(crate) const RECORDS: TableDefinition<'_, Bytes, Bytes> = TableDefinition::new("records");
 /// The moment and the name to nothing, so that what is due stands in front.
 pub(crate) const DUE: TableDefinition<'_, Bytes, ()> = TableDefinition::new("due");
-const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
 
 /// As many entries of the index are put right by one sweep: others wait meanwhile.
 const MOST_EARLY: usize = 512;
 
-/// The form of the file; see [`leasehold_core::RECORD_SCHEMA`] for that of a record.
-const FORM: u64 = 1;
-
-/// What concerns all records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Meta {
-    /// No token below this may be given any more.
-    pub(crate) next_token: u64,
-    /// The time as it was when this was written.
-    pub(crate) reading: Reading,
-}
-
 /// Makes the tables of a new file.
 pub(crate) fn create(txn: &WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
-    txn.open_table(RECORDS)?;
     txn.open_table(DUE)?;
-    txn.open_table(META)?
-        .insert("form", &FORM.to_le_bytes()[..])?;
-    write_meta(txn, meta)
+    Books::open(txn)?.write_meta(meta)
 }
 
-pub(crate) fn write_meta(txn: &WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
-    let mut table = txn.open_table(META)?;
-    table.insert("next_token", &meta.next_token.to_le_bytes()[..])?;
-    table.insert("micros", &meta.reading.micros.to_le_bytes()[..])?;
-    table.insert("moment", &meta.reading.moment.as_nanos().to_le_bytes()[..])?;
-    table.insert("boot", meta.reading.boot.as_bytes())?;
-    Ok(())
-}
-
-/// Reads what concerns all records; refuses a file of a form that is not known here.
+/// Reads what concerns all records.
 pub(crate) fn read_meta(txn: &WriteTransaction) -> Result<Meta, Trouble> {
-    let table = txn.open_table(META)?;
-    let form = number(&table, "form")?;
-    if form != FORM {
-        return Err(broken(format!(
-            "it has form {form}, but only {FORM} is known here; use the version of leasehold that wrote it"
-        )));
-    }
-    let boot = table.get("boot")?.map(|boot| boot.value().to_vec());
-    let boot = boot.and_then(|boot| String::from_utf8(boot).ok());
-    Ok(Meta {
-        next_token: number(&table, "next_token")?,
-        reading: Reading {
-            micros: number(&table, "micros")?,
-            moment: Moment::from_nanos(number(&table, "moment")?),
-            boot: boot.ok_or_else(|| broken("boot is missing".to_owned()))?,
-        },
-    })
-}
-
-fn number(table: &Table<'_, &str, Bytes>, key: &str) -> Result<u64, Trouble> {
-    let value = table.get(key)?;
-    let bytes = value.and_then(|value| <[u8; 8]>::try_from(value.value()).ok());
-    let bytes = bytes.ok_or_else(|| broken(format!("{key} is missing")))?;
-    Ok(u64::from_le_bytes(bytes))
+    let records = txn.open_table(RECORDS)?;
+    let bytes = records.get(meta::KEY)?;
+    Meta::decode(bytes.as_ref().map(|bytes| bytes.value())).map_err(Trouble::Ours)
 }
 
 fn broken(what: String) -> Trouble {
@@ -126,34 +80,38 @@ impl<'t> Books<'t> {
         Ok(self.due.insert(due))
     }
 
-    pub(crate) fn read(&self, name: &Name) -> Result<Option<Value>, Trouble> {
-        read(&self.records, name)
+    pub(crate) fn write_meta(&mut self, meta: &Meta) -> Result<(), Trouble> {
+        self.records.insert(meta::KEY, &meta.encode()[..])?;
+        Ok(())
     }
 
-    /// Writes a record that the index knew by `indexed`, or deletes it if it is blank.
+    /// Writes a record that the index knew by `indexed`, or deletes it if it is blank. Says what the index knows it by.
     ///
-    /// The index is only touched if it would be late: a lease that is renewed, or taken and released over and over, is
-    /// found early by the index, and put right by whoever finds it. That saves two writes of three.
-    pub(crate) fn write(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
+    /// The index is only touched if it would be late, or is to be put right: a lease that is renewed, or taken and
+    /// released over and over, is found early by the index, and put right by whoever finds it. That saves two writes of
+    /// three.
+    pub(crate) fn write(
+        &mut self,
+        record: &Record,
+        indexed: u64,
+        put_right: bool,
+    ) -> Result<u64, Trouble> {
         if record.is_blank() {
             self.records.remove(record.name.encoded().as_bytes())?;
-            return self.unindex(&record.name, indexed);
+            self.unindex(&record.name, indexed)?;
+            return Ok(NOT_INDEXED);
         }
         let due = due_at(record);
-        if due >= indexed {
-            return self.put(record, indexed);
+        if due == indexed || (due > indexed && !put_right) {
+            self.put(record, indexed)?;
+            return Ok(indexed);
         }
-        self.reindex(record, indexed)
-    }
-
-    /// Writes a record and makes the index know it by the moment it is really due.
-    pub(crate) fn reindex(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
-        let due = due_at(record);
         self.unindex(&record.name, indexed)?;
         if due != NOT_INDEXED {
             self.due()?.insert(&due_key(due, &record.name)[..], ())?;
         }
-        self.put(record, due)
+        self.put(record, due)?;
+        Ok(due)
     }
 
     fn put(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
@@ -170,18 +128,10 @@ impl<'t> Books<'t> {
         Ok(())
     }
 
-    /// Puts an entry of the index right: it was early, or belongs to no record.
-    pub(crate) fn put_right(&mut self, entry: &[u8]) -> Result<(), Trouble> {
-        let name = entry_name(entry)?;
-        match self.read(&name)? {
-            Some(value) if entry == due_key(value.indexed, &name) => {
-                self.reindex(&value.record, value.indexed)
-            }
-            _ => {
-                self.due()?.remove(entry)?;
-                Ok(())
-            }
-        }
+    /// Removes an entry of the index that belongs to no record.
+    pub(crate) fn drop_entry(&mut self, entry: &[u8]) -> Result<(), Trouble> {
+        self.due()?.remove(entry)?;
+        Ok(())
     }
 
     /// Gives whatever was live at `last` so much more time.
@@ -191,9 +141,9 @@ impl<'t> Books<'t> {
             entries.push(entry?.0.value().to_vec());
         }
         for entry in entries {
-            if let Some(mut value) = self.read(&entry_name(&entry)?)? {
+            if let Some(mut value) = read(&self.records, &entry_name(&entry)?)? {
                 prolong(&mut value.record, last, by);
-                self.reindex(&value.record, value.indexed)?;
+                self.write(&value.record, value.indexed, true)?;
             }
         }
         Ok(())
@@ -226,7 +176,8 @@ pub(crate) fn due_at(record: &Record) -> u64 {
     due.map_or(NOT_INDEXED, Timestamp::as_millis)
 }
 
-fn due_key(due: u64, name: &Name) -> Vec<u8> {
+/// The entry of a record in the index.
+pub(crate) fn due_key(due: u64, name: &Name) -> Vec<u8> {
     let mut key = due.to_be_bytes().to_vec();
     key.extend(name.encoded().as_bytes());
     key
@@ -249,7 +200,7 @@ fn name_of(encoded: &[u8]) -> Result<Name, Trouble> {
 pub(crate) struct Overdue {
     /// The names it is after.
     pub(crate) wanted: Vec<Name>,
-    /// Entries that stand too early in the index.
+    /// Entries that stand too early in the index, or belong to nothing.
     pub(crate) early: Vec<Vec<u8>>,
 }
 
@@ -302,6 +253,9 @@ pub(crate) fn scan(
     let mut found = Vec::new();
     for item in records.range::<&[u8]>((from, Bound::Unbounded))? {
         let (key, bytes) = item?;
+        if key.value() == meta::KEY {
+            continue;
+        }
         if !key.value().starts_with(prefix) {
             break;
         }

@@ -6,7 +6,6 @@ use leasehold_core::{Error, ErrorKind, Record, Result};
 pub(crate) const NOT_INDEXED: u64 = u64::MAX;
 
 const CHECKSUM: usize = 4;
-const HEAD: usize = CHECKSUM + 8;
 
 /// What the file has under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,30 +17,14 @@ pub(crate) struct Value {
 
 /// The bytes of a record that the index knows by `indexed`.
 pub(crate) fn encode(record: &Record, indexed: u64) -> Result<Vec<u8>> {
-    let json = record.encode()?;
-    let mut bytes = Vec::with_capacity(HEAD + json.len());
-    bytes.extend([0; CHECKSUM]);
-    bytes.extend(indexed.to_le_bytes());
-    bytes.extend(json);
-    let sum = checksum(record.name.encoded().as_bytes(), &bytes[CHECKSUM..]);
-    bytes[..CHECKSUM].copy_from_slice(&sum);
-    Ok(bytes)
+    let parts = [&indexed.to_le_bytes()[..], &record.encode()?];
+    Ok(sealed(record.name.encoded().as_bytes(), &parts))
 }
 
-/// Reads what [`encode`] wrote. The engine does not verify what it reads, so the checksum is ours; the name is under it as
-/// well, so that a record under the wrong name is found out.
+/// Reads what [`encode`] wrote.
 pub(crate) fn decode(name: &[u8], bytes: &[u8]) -> Result<Value> {
-    let (Some((sum, rest)), Some((indexed, json))) = (
-        bytes.split_first_chunk::<CHECKSUM>(),
-        bytes
-            .get(CHECKSUM..)
-            .and_then(<[u8]>::split_first_chunk::<8>),
-    ) else {
-        return Err(damaged(name));
-    };
-    if *sum != checksum(name, rest) {
-        return Err(damaged(name));
-    }
+    let content = unsealed(name, bytes).and_then(<[u8]>::split_first_chunk::<8>);
+    let (indexed, json) = content.ok_or_else(|| damaged(name))?;
     let record = Record::decode(json)?;
     if record.name.encoded().as_bytes() != name {
         return Err(damaged(name));
@@ -52,10 +35,28 @@ pub(crate) fn decode(name: &[u8], bytes: &[u8]) -> Result<Value> {
     })
 }
 
-fn checksum(name: &[u8], rest: &[u8]) -> [u8; CHECKSUM] {
+/// Some bytes behind a checksum over them and their key. The engine does not verify what it reads, so this is ours to do;
+/// with the key under it, a value under the wrong one is found out.
+pub(crate) fn sealed(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = vec![0; CHECKSUM];
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    let sum = checksum(key, &bytes[CHECKSUM..]);
+    bytes[..CHECKSUM].copy_from_slice(&sum);
+    bytes
+}
+
+/// What was [`sealed`] under this key, if it still is what it was.
+pub(crate) fn unsealed<'a>(key: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let (sum, content) = bytes.split_first_chunk::<CHECKSUM>()?;
+    (*sum == checksum(key, content)).then_some(content)
+}
+
+fn checksum(key: &[u8], content: &[u8]) -> [u8; CHECKSUM] {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(name);
-    hasher.update(rest);
+    hasher.update(key);
+    hasher.update(content);
     hasher.finalize().to_le_bytes()
 }
 
