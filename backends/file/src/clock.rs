@@ -52,7 +52,8 @@ impl StoreClock {
             boot,
             origin,
         };
-        (clock, Duration::from_micros(gap))
+        // Leases are counted in whole milliseconds, and none may lose a part of one.
+        (clock, Duration::from_millis(gap.div_ceil(1000)))
     }
 
     pub(crate) fn micros(&self) -> u64 {

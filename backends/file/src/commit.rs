@@ -1,6 +1,6 @@
 //! The committer: a thread that brings what was written to the disk.
 
-use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) clock: StoreClock,
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) desk: Arc<Mutex<Desk>>,
+    /// How many want the desk.
+    pub(crate) at_the_door: AtomicUsize,
     /// Nothing only while it is being opened again, or if that failed.
     pub(crate) database: RwLock<Option<Database>>,
 }
@@ -92,11 +94,50 @@ impl Shared {
         }
     }
 
-    /// As [`commit`](Self::commit), and tells those who wait.
-    fn commit_and_tell(&self, mut desk: OwnedMutexGuard<Desk>) {
+    /// Commits what there is before anybody can come.
+    pub(crate) fn commit_first(&self) -> Result<()> {
+        let mut desk = self.desk.clone().blocking_lock_owned();
+        self.commit(&mut desk).answer
+    }
+
+    /// Takes the desk, after those who came before.
+    pub(crate) async fn desk(&self) -> OwnedMutexGuard<Desk> {
+        let _at_the_door = AtTheDoor::come(&self.at_the_door);
+        self.desk.clone().lock_owned().await
+    }
+
+    /// Takes the desk for a commit, once as many wait for it as were to be expected, or so long is over.
+    ///
+    /// Without it, two halves of the callers would take turns, each waiting for the commit of the other.
+    fn gather(&self, rush: &Rush) -> OwnedMutexGuard<Desk> {
+        let began = real_time();
+        loop {
+            let desk = self.desk.clone().blocking_lock_owned();
+            if desk.waiting() >= rush.expected || began.elapsed() >= rush.patience {
+                return desk;
+            }
+            drop(desk);
+            std::thread::yield_now();
+        }
+    }
+
+    /// As [`commit`](Self::commit), tells those who wait, and says what to expect next.
+    fn commit_and_tell(&self, mut desk: OwnedMutexGuard<Desk>) -> Rush {
+        let began = real_time();
         let told = self.commit(&mut desk);
+        // Those who came meanwhile are others than those who waited for it, and who may be back soon.
+        let at_the_door = self.at_the_door.load(Ordering::Relaxed);
         drop(desk);
+        let answered = told.waiting.len();
         told.tell(&self.inboxes);
+        Rush {
+            expected: if at_the_door > 0 {
+                at_the_door + answered
+            } else {
+                0
+            },
+            patience: began.elapsed() / 2,
+        }
     }
 
     fn meta(&self, desk: &Desk) -> Meta {
@@ -141,6 +182,39 @@ impl Shared {
     }
 }
 
+/// What is to be expected after a commit.
+#[derive(Debug, Default)]
+struct Rush {
+    /// Callers that will wait for the next one, if there are several.
+    expected: usize,
+    /// How long it is worth waiting for them: a part of what the last one took.
+    patience: Duration,
+}
+
+/// Somebody who wants the desk.
+struct AtTheDoor<'a>(&'a AtomicUsize);
+
+impl<'a> AtTheDoor<'a> {
+    fn come(door: &'a AtomicUsize) -> Self {
+        door.fetch_add(1, Ordering::Relaxed);
+        Self(door)
+    }
+}
+
+impl Drop for AtTheDoor<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the disk takes real time, whatever clock the leases go by"
+)]
+fn real_time() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// What those are told who waited for a commit.
 #[must_use = "somebody waits for this"]
 pub(crate) struct Told {
@@ -180,52 +254,62 @@ fn finish(mut txn: WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
 /// The thread, and the bell that calls it.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    /// One call can wait; whoever comes until it is answered is part of it. The other channel is only ever closed.
-    bell: Option<(SyncSender<()>, SyncSender<Infallible>)>,
+    /// One call can wait; whoever comes until it is answered is part of it. The other bell ends the pause before a late
+    /// commit.
+    bells: Option<(SyncSender<()>, SyncSender<()>)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
     pub(crate) fn start(shared: Arc<Shared>) -> Result<Self> {
         let (bell, calls) = sync_channel(1);
-        let (open, closing) = sync_channel(0);
-        let run = move || run(&shared, &calls, &closing);
+        let (hurry, hurries) = sync_channel(1);
+        let run = move || run(&shared, &calls, &hurries);
         let thread = std::thread::Builder::new().name("leasehold-file".to_owned());
         let thread = thread.spawn(run).map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the system gives no thread").with_source(error)
         })?;
         Ok(Self {
-            bell: Some((bell, open)),
+            bells: Some((bell, hurry)),
             thread: Some(thread),
         })
     }
 
     /// Has what was written committed.
     pub(crate) fn call(&self) {
-        if let Some((bell, _)) = &self.bell {
+        if let Some((bell, _)) = &self.bells {
             // Full: it was called already. Closed: it has panicked, and whoever waits is told.
             let _ = bell.try_send(());
         }
+    }
+
+    /// As [`call`](Self::call), for somebody who waits.
+    pub(crate) fn hurry(&self) {
+        if let Some((_, hurry)) = &self.bells {
+            let _ = hurry.try_send(());
+        }
+        self.call();
     }
 }
 
 impl Drop for Committer {
     /// Waits until everything is on the disk and the file is closed, so that it can be opened again at once.
     fn drop(&mut self) {
-        self.bell = None;
+        self.bells = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn run(shared: &Arc<Shared>, calls: &Receiver<()>, closing: &Receiver<Infallible>) {
+fn run(shared: &Arc<Shared>, calls: &Receiver<()>, hurries: &Receiver<()>) {
+    let mut rush = Rush::default();
     while calls.recv().is_ok() {
         if let Sync::Every(pause) = shared.options.sync {
-            // Lets more work come together. Nothing is ever sent: it ends early if the store is closed.
-            let _ = closing.recv_timeout(pause);
+            // Lets more work come together, unless somebody waits or the store is closed.
+            let _ = hurries.recv_timeout(pause);
         }
-        shared.commit_and_tell(shared.desk.clone().blocking_lock_owned());
+        rush = shared.commit_and_tell(shared.gather(&rush));
     }
     close(shared);
 }

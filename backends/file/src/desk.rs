@@ -124,6 +124,11 @@ impl Desk {
         self.dirty
     }
 
+    /// How many wait for the next commit.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Will be told how the next commit went.
     pub(crate) fn wait(&mut self) -> oneshot::Receiver<Result<()>> {
         let (waiter, told) = oneshot::channel();

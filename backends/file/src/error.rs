@@ -84,6 +84,8 @@ pub(crate) fn of_io(path: &Path, error: io::Error) -> Error {
         io::ErrorKind::NotFound => (ErrorKind::Config, "its folder does not exist"),
         io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "no permission"),
         io::ErrorKind::IsADirectory => (ErrorKind::Config, "it is a folder"),
+        io::ErrorKind::NotADirectory => (ErrorKind::Config, "its folder is a file"),
+        io::ErrorKind::InvalidFilename => (ErrorKind::Config, "its name is too long"),
         io::ErrorKind::ReadOnlyFilesystem => (ErrorKind::Denied, "the disk is read-only"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             (ErrorKind::Unavailable, "the disk is full")

@@ -14,7 +14,7 @@ use crate::error::of_io;
 /// The note is never deleted: whoever waited for the deleted one and whoever made a new one would both own the file.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    _note: File,
+    note: File,
 }
 
 impl Ownership {
@@ -28,7 +28,14 @@ impl Ownership {
             Err(TryLockError::Error(error)) => return Err(of_io(&beside, error)),
         }
         write_note(&mut note).map_err(|error| of_io(&beside, error))?;
-        Ok(Self { _note: note })
+        Ok(Self { note })
+    }
+}
+
+impl Drop for Ownership {
+    /// Closing the note would do, if nobody had a copy of it: a child that this process is just starting does.
+    fn drop(&mut self) {
+        let _ = self.note.unlock();
     }
 }
 
@@ -37,7 +44,12 @@ pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // No link is followed: who may put one there must not choose what we write to.
+        let follow_none = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        options.mode(0o600).custom_flags(follow_none);
+    }
     options.open(path)
 }
 

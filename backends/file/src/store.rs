@@ -1,5 +1,7 @@
 //! The store: what is loaded, written and looked at.
 
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -58,6 +60,7 @@ impl Options {
     /// Dropped midway, the file is opened, closed again and may have been made.
     pub async fn open(self) -> Result<File> {
         off_thread(move || {
+            refuse_folder(&self.path)?;
             let ownership = Ownership::take(&self.path)?;
             let (path, cache) = (self.path.clone(), self.cache);
             if !path.try_exists().map_err(|error| of_io(&path, error))? {
@@ -118,7 +121,8 @@ impl Store {
         });
         let (mut desk, clock, gap) =
             begun.map_err(|trouble| about_the_file(trouble.explain(&options.path), &options))?;
-        if !gap.is_zero() {
+        // Before anybody sees it: what was prolonged, and a token that late commits may go up to.
+        if !gap.is_zero() || options.sync != Sync::Always {
             desk.touch();
         }
         let description = description_of(options.sync);
@@ -128,8 +132,10 @@ impl Store {
             clock,
             inboxes: Arc::default(),
             desk: Arc::new(Mutex::new(desk)),
+            at_the_door: AtomicUsize::new(0),
             database: RwLock::new(Some(database)),
         });
+        shared.commit_first()?;
         let committer = Committer::start(shared.clone())?;
         Ok(RecordBackend::new(Self {
             shared,
@@ -147,7 +153,7 @@ impl Store {
     /// # Errors
     /// As [`Options::open`]; the store then stays as it was.
     pub async fn recover(&self) -> Result<()> {
-        let desk = self.shared.desk.clone().lock_owned().await;
+        let desk = self.shared.desk().await;
         if !desk.has_failed() {
             return Ok(());
         }
@@ -163,7 +169,7 @@ impl Store {
     /// # Errors
     /// If the file cannot be used; the store has failed then.
     pub async fn compact(&self) -> Result<bool> {
-        let desk = self.shared.desk.clone().lock_owned().await;
+        let desk = self.shared.desk().await;
         let shared = self.shared.clone();
         off_thread(move || compact(&shared, desk)).await
     }
@@ -181,7 +187,7 @@ impl Store {
                 .shared
                 .on_database(|database| look(&View::Committed(database.begin_read()?))),
             Sync::Every(_) => {
-                let mut desk = self.shared.desk.clone().lock_owned().await;
+                let mut desk = self.shared.desk().await;
                 if let Err(trouble) = desk.write() {
                     return Err(self.shared.fail(&mut desk, trouble));
                 }
@@ -206,6 +212,14 @@ impl Store {
             self.shared.fail(desk, trouble)
         }
     }
+}
+
+/// Before a note is left beside something that is no file.
+fn refuse_folder(path: &Path) -> Result<()> {
+    if path.file_name().is_none() || path.is_dir() {
+        return Err(of_io(path, std::io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(())
 }
 
 /// Damage of one record is told with the file it is in.
@@ -272,7 +286,7 @@ impl RecordStore for Store {
     }
 
     async fn load(&self, names: &[&Name]) -> Result<Loaded<Stamp>> {
-        let mut desk = self.shared.desk.clone().lock_owned().await;
+        let mut desk = self.shared.desk().await;
         let records = match desk.load(names) {
             Ok(records) => records,
             Err(trouble) => return Err(self.stopped(&mut desk, trouble)),
@@ -301,7 +315,7 @@ impl RecordStore for Store {
             desk.tell(change.events);
             let told = desk.wait();
             drop(desk);
-            self.committer.call();
+            self.committer.hurry();
             answer(told).await?;
         } else {
             drop(desk);
@@ -319,6 +333,7 @@ impl RecordStore for Store {
         }
         let told = desk.wait();
         drop(desk);
+        self.committer.hurry();
         answer(told).await
     }
 
@@ -337,16 +352,25 @@ impl RecordStore for Store {
 
     async fn due(&self, sweep: &Sweep, limit: usize) -> Result<Vec<Name>> {
         let now = self.shared.clock.now();
-        let found = self.look(|view| view.overdue(sweep, limit, now)).await?;
-        if !found.early.is_empty() {
-            let mut desk = self.shared.desk.clone().lock_owned().await;
+        loop {
+            let found = self.look(|view| view.overdue(sweep, limit, now)).await?;
+            if found.early.is_empty() {
+                return Ok(found.wanted);
+            }
+            let mut desk = self.shared.desk().await;
             if let Err(trouble) = desk.put_right(&found.early) {
                 return Err(self.stopped(&mut desk, trouble));
             }
+            if !found.cut_short {
+                drop(desk);
+                self.committer.call();
+                return Ok(found.wanted);
+            }
+            let told = desk.wait();
             drop(desk);
-            self.committer.call();
+            self.committer.hurry();
+            answer(told).await?;
         }
-        Ok(found.wanted)
     }
 
     async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{List, Sweep};
 use leasehold_core::record_store::RETENTION;
-use leasehold_core::{Error, ErrorKind, Name, Record, Timestamp};
+use leasehold_core::{Error, ErrorKind, Grant, Name, Record, Timestamp};
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use crate::error::Trouble;
@@ -151,23 +151,28 @@ impl<'t> Books<'t> {
 }
 
 fn prolong(record: &mut Record, last: Timestamp, by: Duration) {
-    let more = |end: &mut Timestamp| {
+    // Nobody has noticed yet that these are over; their lock delay runs all the same, and may not be over.
+    let over = record
+        .grants
+        .iter()
+        .filter(|grant| grant.expires_at <= last);
+    let delay = over.filter_map(Grant::quarantine).max();
+    record.quarantined_until = record.quarantined_until.max(delay);
+    let mut changed = false;
+    let mut more = |end: &mut Timestamp| {
         if *end > last {
             *end = end.after(by);
+            changed = true;
         }
     };
-    record
-        .grants
-        .iter_mut()
-        .for_each(|grant| more(&mut grant.expires_at));
-    record.quarantined_until.iter_mut().for_each(more);
+    let grants = record.grants.iter_mut();
+    grants.for_each(|grant| more(&mut grant.expires_at));
+    record.quarantined_until.iter_mut().for_each(&mut more);
     if !record.tickets.is_empty() {
-        let tickets = record.tickets.make();
-        tickets
-            .iter_mut()
-            .for_each(|ticket| more(&mut ticket.expires_at));
+        let tickets = record.tickets.make().iter_mut();
+        tickets.for_each(|ticket| more(&mut ticket.expires_at));
     }
-    record.version = record.version.saturating_add(1);
+    record.version = record.version.saturating_add(u64::from(changed));
 }
 
 /// When something is to be done about a record, in milliseconds.
@@ -202,6 +207,8 @@ pub(crate) struct Overdue {
     pub(crate) wanted: Vec<Name>,
     /// Entries that stand too early in the index, or belong to nothing.
     pub(crate) early: Vec<Vec<u8>>,
+    /// Whether there are so many of these that the rest was not looked at.
+    pub(crate) cut_short: bool,
 }
 
 /// Goes through the index up to now, first things first.
@@ -228,7 +235,8 @@ pub(crate) fn overdue(
             Err(trouble) if trouble.is_harmless() => overdue.wanted.push(name),
             Err(trouble) => return Err(trouble),
         }
-        if overdue.wanted.len() >= limit || overdue.early.len() >= MOST_EARLY {
+        overdue.cut_short = overdue.early.len() >= MOST_EARLY;
+        if overdue.wanted.len() >= limit || overdue.cut_short {
             break;
         }
     }

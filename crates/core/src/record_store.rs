@@ -194,6 +194,10 @@ impl<S: RecordStore> RecordBackend<S> {
             self.store.unchanged(loaded.stamp).await?;
             return Ok(Some(answer));
         }
+        records
+            .iter()
+            .filter(|record| record.is_blank())
+            .for_each(|record| pass_by(record, &mut env));
         let change = Change {
             records,
             next_token: env.next_token,
@@ -332,7 +336,8 @@ fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
     let forgotten =
         known && record.is_idle() && record.due_at(RETENTION).is_some_and(|due| due <= env.now);
     if forgotten {
-        forget(record, env);
+        record.last_end = None;
+        record.version = record.version.saturating_add(1);
     }
     let outcome = Ok(Tended {
         expired,
@@ -342,10 +347,8 @@ fn tend(record: &mut Record, env: &mut Env) -> Step<Result<Tended>> {
     Step { outcome, events }
 }
 
-/// Blanks a record, and makes sure that neither its tokens nor its versions come back when the name does.
-fn forget(record: &mut Record, env: &mut Env) {
-    record.last_end = None;
-    record.version = record.version.saturating_add(1);
+/// Makes sure that neither the tokens nor the versions of a record that need not be kept come back when its name does.
+fn pass_by(record: &Record, env: &mut Env) {
     let used = record.last_token.get().max(record.version);
     env.next_token = env.next_token.max(Token::new(used.saturating_add(1)));
 }

@@ -140,7 +140,7 @@ impl Memory {
         let mut env = self.env(at, table.last_token);
         let before = table.entries.len();
         let mut step = table.step(name, &mut env, step);
-        table.last_token = env.next_token.get() - 1;
+        table.last_token = table.last_token.max(env.next_token.get() - 1);
         // Only a new entry needs the hand to move: nothing else makes the table grow.
         if table.entries.len() > before {
             table.turn_hand(&mut env, &mut step.events);

@@ -100,7 +100,7 @@ impl Table {
     /// Puts in a record that was not there, if there is something in it.
     fn add(&mut self, record: Record) {
         if record.is_blank() {
-            return;
+            return self.pass_by(&record);
         }
         self.idle += usize::from(record.is_idle());
         let due = due(&record, record.is_idle());
@@ -132,7 +132,14 @@ impl Table {
         if let Ok(entry) = self.entries.get_bucket_entry(at) {
             let (entry, _) = entry.remove();
             self.idle -= usize::from(entry.record.is_idle());
+            self.pass_by(&entry.record);
         }
+    }
+
+    /// Makes sure that neither the tokens nor the versions of a record that is not kept come back when its name does.
+    fn pass_by(&mut self, record: &Record) {
+        let used = record.version.max(record.last_token.get());
+        self.last_token = self.last_token.max(used);
     }
 
     /// Looks at the next few buckets. A table that grows is nearly full, and if it is crowded, half of that is idle: of
