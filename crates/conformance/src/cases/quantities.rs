@@ -60,6 +60,11 @@ pub(super) fn cases() -> Vec<Case> {
             Quantities
         ),
         case!(
+            a_version_does_not_come_back_with_its_name,
+            ["S2-18"],
+            Quantities
+        ),
+        case!(
             a_large_wish_in_front_is_not_overtaken,
             ["L3"],
             Quantities,
@@ -254,6 +259,20 @@ async fn a_capacity_is_set_only_at_the_expected_version(s: Scene) {
     request.expect_version = Some(version);
     let answer = s.backend().set_capacity(&request).await.unwrap();
     assert!(matches!(answer, CapacitySet::Set(next) if next != version));
+}
+
+/// A name of which nothing is left may be forgotten, but who saw an old version of it must not take a new one for that.
+async fn a_version_does_not_come_back_with_its_name(s: Scene) {
+    let name = s.name("k");
+    let mut last = 0;
+    for units in [Some(5), None, Some(5), None, None, Some(6)] {
+        let answer = s.backend().set_capacity(&s.capacity(&name, units)).await;
+        let CapacitySet::Set(version) = answer.unwrap() else {
+            panic!("no version was expected");
+        };
+        assert!(version > last, "{version} after {last}");
+        last = version;
+    }
 }
 
 async fn a_large_wish_in_front_is_not_overtaken(s: Scene) {
