@@ -1,138 +1,123 @@
-//! The desk: the one open transaction, and those who wait for it to be on the disk.
+//! The desk: the records as they are now, and those who wait for them to be on the disk.
 //!
-//! Whoever wants to change something takes the desk, in the order in which they came, changes records in
-//! [memory](crate::cache) and leaves. The [committer](crate::commit) queues for the desk like everybody else, so that it
-//! commits what all those changed who were there before it, and one wait for the disk serves them all.
+//! Whoever wants to change something takes the desk, changes records in [memory](crate::cache), and waits. The
+//! [committer](crate::commit) takes all that has changed since it last came. While it is with the disk, the next ones
+//! change records already; they will be part of the next commit, and one wait for the disk serves them all.
 
 use leasehold_core::transition::Events;
-use leasehold_core::{Effect, Error, ErrorKind, Name, Record, Result};
-use redb::WriteTransaction;
+use leasehold_core::{Effect, Error, Name, Record, Result};
 use tokio::sync::oneshot;
 
-use crate::cache::Cache;
-use crate::error::{Trouble, guarded};
+use crate::cache::{Batch, Cache};
+use crate::error::Trouble;
+use crate::tables;
+use crate::value::Value;
 
 /// Told how a commit went.
 pub(crate) type Waiter = oneshot::Sender<Result<()>>;
 
 #[derive(Debug)]
 pub(crate) struct Desk {
-    state: State,
+    pub(crate) cache: Cache,
     /// No token below this may be given any more.
     pub(crate) next_token: u64,
     /// The same as it is on the disk.
     pub(crate) written_token: u64,
-    cache: Cache,
-    /// Is there something to commit?
-    dirty: bool,
-    /// The next commit is the last.
-    pub(crate) is_closing: bool,
+    /// Those who wait for the next commit, and for the one that is on its way.
     waiting: Vec<Waiter>,
+    riding: Vec<Waiter>,
+    is_committing: bool,
     events: Events,
-}
-
-enum State {
-    Open(Box<WriteTransaction>),
-    /// The last commit, or something after it, failed. Nothing is done until somebody says that it may.
-    Failed(Error),
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Open(_) => f.write_str("Open"),
-            Self::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
-        }
-    }
+    /// Why nothing is done any more until somebody says that it may.
+    failed: Option<Error>,
 }
 
 /// What is to be committed.
+#[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) txn: WriteTransaction,
+    pub(crate) batch: Batch,
     pub(crate) waiting: Vec<Waiter>,
     pub(crate) events: Events,
 }
 
 impl Desk {
-    pub(crate) fn new(txn: WriteTransaction, next_token: u64) -> Self {
+    pub(crate) fn new(next_token: u64, written_token: u64) -> Self {
         Self {
-            state: State::Open(Box::new(txn)),
-            next_token,
-            written_token: next_token,
             cache: Cache::default(),
-            dirty: false,
-            is_closing: false,
+            next_token,
+            written_token,
             waiting: Vec::new(),
+            riding: Vec::new(),
+            is_committing: false,
             events: Events::new(),
+            failed: None,
         }
     }
 
-    /// The open transaction.
-    pub(crate) fn txn(&self) -> Result<&WriteTransaction, Trouble> {
-        match &self.state {
-            State::Open(txn) => Ok(txn),
-            State::Failed(error) => Err(Trouble::Ours(error.copy())),
+    /// Refuses to work after a failure.
+    pub(crate) fn check(&self) -> Result<(), Trouble> {
+        match &self.failed {
+            Some(error) => Err(Trouble::Ours(error.copy())),
+            None => Ok(()),
         }
     }
 
-    /// The records of these names.
-    pub(crate) fn load(&mut self, names: &[&Name]) -> Result<Vec<Record>, Trouble> {
-        self.with_txn(|cache, txn| cache.load(txn, names))
+    /// The records of these names. `fetch` looks up what is not here.
+    pub(crate) fn load(
+        &mut self,
+        names: &[&Name],
+        fetch: impl FnOnce(&[&Name]) -> Result<Vec<Option<Value>>, Trouble>,
+    ) -> Result<Vec<Record>, Trouble> {
+        self.check()?;
+        let missing = self.cache.missing(names);
+        if !missing.is_empty() {
+            for (name, value) in missing.iter().zip(fetch(&missing)?) {
+                self.cache.keep(name, value);
+            }
+        }
+        let record = |name: &&Name| match self.cache.get(name) {
+            Some(record) => record.clone(),
+            None => Record::new((*name).clone()),
+        };
+        Ok(names.iter().map(record).collect())
     }
 
     /// Keeps changed records until the next commit.
-    pub(crate) fn change(&mut self, records: Vec<Record>, next_token: u64) {
-        for record in records {
-            self.cache.change(record);
-        }
+    pub(crate) fn change(&mut self, records: Vec<Record>, next_token: u64) -> Result<(), Trouble> {
+        self.cache.change(records)?;
         self.next_token = self.next_token.max(next_token);
-        self.dirty = true;
+        Ok(())
     }
 
     /// Has these entries of the index put right with the next commit.
-    pub(crate) fn put_right(&mut self, entries: &[Vec<u8>]) -> Result<(), Trouble> {
-        self.dirty = true;
-        self.with_txn(|cache, txn| {
-            entries
-                .iter()
-                .try_for_each(|entry| cache.put_right(txn, entry))
-        })
-    }
-
-    /// Writes into the transaction what it does not know. If that fails, part of it may be done, so the caller must
-    /// [fail](Self::fail) the desk.
-    pub(crate) fn write(&mut self) -> Result<(), Trouble> {
-        self.with_txn(Cache::write)
-    }
-
-    fn with_txn<T>(
+    pub(crate) fn put_right(
         &mut self,
-        call: impl FnOnce(&mut Cache, &WriteTransaction) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        match &self.state {
-            State::Open(txn) => guarded(|| call(&mut self.cache, txn)),
-            State::Failed(error) => Err(Trouble::Ours(error.copy())),
-        }
+        entries: &[Vec<u8>],
+        fetch: impl FnOnce(&[&Name]) -> Result<Vec<Option<Value>>, Trouble>,
+    ) -> Result<(), Trouble> {
+        let names: Result<Vec<_>, _> = entries.iter().map(|it| tables::entry_name(it)).collect();
+        let names = names?;
+        let mut distinct: Vec<_> = names.iter().collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        self.load(&distinct, fetch)?;
+        let mut found = names.iter().zip(entries);
+        found.try_for_each(|(name, entry)| self.cache.put_right(name, entry))
     }
 
-    /// Has the next commit happen although nothing was written.
-    pub(crate) fn touch(&mut self) {
-        self.dirty = true;
+    /// Whether there is something that is not on the disk.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.is_committing || self.cache.has_changed()
     }
 
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty
-    }
-
-    /// How many wait for the next commit.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Will be told how the next commit went.
+    /// Will be told when all that is here now is on the disk, or that it will not be.
     pub(crate) fn wait(&mut self) -> oneshot::Receiver<Result<()>> {
         let (waiter, told) = oneshot::channel();
-        self.waiting.push(waiter);
+        if self.cache.has_changed() || !self.is_committing {
+            self.waiting.push(waiter);
+        } else {
+            self.riding.push(waiter);
+        }
         told
     }
 
@@ -141,60 +126,47 @@ impl Desk {
         self.events.extend(events);
     }
 
-    /// Takes what is to be committed, if there is anything. Until [`reopen`](Self::reopen) the desk is closed.
+    /// Takes what is to be committed, if there is anything or somebody waits.
     pub(crate) fn take(&mut self) -> Option<Work> {
-        if !std::mem::take(&mut self.dirty) {
+        let idle = !self.cache.has_changed() && self.waiting.is_empty();
+        if self.failed.is_some() || idle {
             return None;
         }
-        let closed = State::Failed(Error::new(ErrorKind::Internal, "a commit is on its way"));
-        match std::mem::replace(&mut self.state, closed) {
-            State::Open(txn) => Some(Work {
-                txn: *txn,
-                waiting: std::mem::take(&mut self.waiting),
-                events: std::mem::take(&mut self.events),
-            }),
-            failed => {
-                self.state = failed;
-                None
-            }
-        }
+        self.is_committing = true;
+        Some(Work {
+            batch: self.cache.take(),
+            waiting: std::mem::take(&mut self.waiting),
+            events: std::mem::take(&mut self.events),
+        })
     }
 
-    /// Ends the open transaction, in which nothing is written. Until [`reopen`](Self::reopen) the desk is closed.
-    pub(crate) fn close(&mut self) -> Result<(), Trouble> {
-        let closed = State::Failed(Error::new(ErrorKind::Internal, "the desk is closed"));
-        match std::mem::replace(&mut self.state, closed) {
-            State::Open(txn) => Ok(txn.abort()?),
-            State::Failed(error) => {
-                self.state = State::Failed(error.copy());
-                Err(Trouble::Ours(error))
-            }
-        }
-    }
-
-    pub(crate) fn reopen(&mut self, txn: WriteTransaction) {
-        self.state = State::Open(Box::new(txn));
+    /// What was taken is on the disk. Gives those who waited for it without being part of it.
+    pub(crate) fn done(&mut self, batch: &Batch, written_token: u64) -> Vec<Waiter> {
+        self.cache.done(batch);
+        self.written_token = written_token;
+        self.is_committing = false;
+        std::mem::take(&mut self.riding)
     }
 
     /// Gives everything up that is not committed, and answers with this error from now on.
-    ///
-    /// After a panic of the engine not even the transaction can be dropped safely.
-    pub(crate) fn fail(&mut self, why: &Error, panicked: bool) {
-        self.dirty = false;
+    pub(crate) fn fail(&mut self, why: &Error) {
         self.cache.clear();
         self.events.clear();
-        for waiter in self.waiting.drain(..) {
+        self.is_committing = false;
+        for waiter in self.waiting.drain(..).chain(self.riding.drain(..)) {
             let _ = waiter.send(Err(why.copy().with_effect(Effect::Unknown)));
         }
-        let failed = State::Failed(why.copy());
-        match std::mem::replace(&mut self.state, failed) {
-            State::Open(txn) if panicked => std::mem::forget(txn),
-            _ => {}
-        }
+        self.failed = Some(why.copy());
     }
 
     /// Whether nothing is done here until somebody says that it may.
     pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.state, State::Failed(_))
+        self.failed.is_some()
+    }
+
+    /// Goes on after a failure.
+    pub(crate) fn reopen(&mut self, next_token: u64) {
+        self.next_token = self.next_token.max(next_token);
+        self.failed = None;
     }
 }

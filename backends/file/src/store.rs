@@ -1,7 +1,6 @@
 //! The store: what is loaded, written and looked at.
 
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -13,12 +12,12 @@ use leasehold_core::{
     AtomicNames, Backend, Capabilities, Class, Description, Effect, Error, ErrorKind, ExpiryClock,
     Fairness, Fencing, Guarantees, Name, Record, Result, Survival, Timestamp, Token, Ttl,
 };
-use redb::{Database, ReadableDatabase as _, StorageBackend};
+use redb::{Database, StorageBackend};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use crate::SCHEME;
 use crate::clock::StoreClock;
-use crate::commit::{Committer, Open, Shared};
+use crate::commit::{Committer, Open, Shared, token_to_write};
 use crate::config::{Options, Sync};
 use crate::desk::Desk;
 use crate::engine;
@@ -108,23 +107,9 @@ impl Store {
         open: Open,
         ownership: Option<Ownership>,
     ) -> Result<File> {
-        let begun = guarded(|| {
-            let txn = engine::begin(&database)?;
-            let meta = tables::read_meta(&txn)?;
-            let (clock, boot) = (options.clock.clone(), options.boot.clone());
-            let (clock, gap) = StoreClock::resume(clock, boot, Some(&meta.reading));
-            if !gap.is_zero() {
-                let last = Timestamp::from_millis(meta.reading.micros / 1000);
-                Books::open(&txn)?.prolong(last, gap)?;
-            }
-            Ok((Desk::new(txn, meta.next_token), clock, gap))
-        });
-        let (mut desk, clock, gap) =
+        let begun = guarded(|| begin_again(&options, &database));
+        let (desk, clock) =
             begun.map_err(|trouble| about_the_file(trouble.explain(&options.path), &options))?;
-        // Before anybody sees it: what was prolonged, and a token that late commits may go up to.
-        if !gap.is_zero() || options.sync != Sync::Always {
-            desk.touch();
-        }
         let description = description_of(options.sync);
         let shared = Arc::new(Shared {
             options,
@@ -132,10 +117,8 @@ impl Store {
             clock,
             inboxes: Arc::default(),
             desk: Arc::new(Mutex::new(desk)),
-            at_the_door: AtomicUsize::new(0),
             database: RwLock::new(Some(database)),
         });
-        shared.commit_first()?;
         let committer = Committer::start(shared.clone())?;
         Ok(RecordBackend::new(Self {
             shared,
@@ -162,16 +145,16 @@ impl Store {
     }
 
     /// Moves what is in the file together and gives the rest back to the system. Others wait meanwhile. Says whether
-    /// there was anything to gain.
+    /// anything was gained.
     ///
     /// A file does not grow without end: what becomes free is used again. This is for one that was much larger once.
     ///
     /// # Errors
     /// If the file cannot be used; the store has failed then.
     pub async fn compact(&self) -> Result<bool> {
-        let desk = self.shared.desk().await;
+        self.catch_up().await?;
         let shared = self.shared.clone();
-        off_thread(move || compact(&shared, desk)).await
+        off_thread(move || compact(&shared)).await
     }
 
     /// Whether an answer may be given only once it is on the disk. However seldom the disk follows, no token may be seen
@@ -180,20 +163,27 @@ impl Store {
         self.shared.options.sync == Sync::Always || desk.next_token > desk.written_token
     }
 
+    /// Brings whatever was acknowledged to the disk, if it may not be there yet.
+    async fn catch_up(&self) -> Result<()> {
+        if self.shared.options.sync == Sync::Always {
+            return Ok(());
+        }
+        let mut desk = self.shared.desk().await;
+        if !desk.is_ahead() {
+            return Ok(());
+        }
+        let told = desk.wait();
+        drop(desk);
+        self.committer.hurry();
+        answer(told).await
+    }
+
     /// Looks at what was acknowledged.
     async fn look<T>(&self, look: impl FnOnce(&View) -> Result<T, Trouble>) -> Result<T> {
-        let seen = match self.shared.options.sync {
-            Sync::Always => self
-                .shared
-                .on_database(|database| look(&View::Committed(database.begin_read()?))),
-            Sync::Every(_) => {
-                let mut desk = self.shared.desk().await;
-                if let Err(trouble) = desk.write() {
-                    return Err(self.shared.fail(&mut desk, trouble));
-                }
-                guarded(|| look(&View::Latest(desk)))
-            }
-        };
+        self.catch_up().await?;
+        let seen = self
+            .shared
+            .on_database(|database| look(&View::of(database)?));
         seen.map_err(|trouble| self.explain(trouble))
     }
 
@@ -234,6 +224,32 @@ fn about_the_file(error: Error, options: &Options) -> Error {
     )
 }
 
+/// What a file that is being opened has to go on with. What was live when it was last written is prolonged.
+fn begin_again(options: &Options, database: &Database) -> Result<(Desk, StoreClock), Trouble> {
+    let txn = engine::begin(database)?;
+    let last = tables::read_meta(&txn)?;
+    let (clock, boot) = (options.clock.clone(), options.boot.clone());
+    let (clock, gap) = StoreClock::resume(clock, boot, Some(&last.reading));
+    let reading = clock.reading();
+    let written = token_to_write(options.sync, last.next_token, &reading);
+    let desk = Desk::new(last.next_token, written);
+    if gap.is_zero() && written == last.next_token {
+        txn.abort()?;
+        return Ok((desk, clock));
+    }
+    let mut books = Books::open(&txn)?;
+    if !gap.is_zero() {
+        books.prolong(Timestamp::from_millis(last.reading.micros / 1000), gap)?;
+    }
+    books.write_meta(&Meta {
+        next_token: written,
+        reading,
+    })?;
+    drop(books);
+    txn.commit()?;
+    Ok((desk, clock))
+}
+
 fn reopen(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
     let options = &shared.options;
     let mut database = shared
@@ -243,38 +259,25 @@ fn reopen(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
     drop(database.take());
     engine::forget_cached(&options.path);
     let opened = (shared.open)()?;
-    let begun = guarded(|| {
-        let txn = engine::begin(&opened)?;
-        let meta = tables::read_meta(&txn)?;
-        Ok((txn, meta))
-    });
-    let (txn, meta) = begun.map_err(|trouble| trouble.explain(&options.path))?;
-    desk.next_token = desk.next_token.max(meta.next_token);
-    desk.reopen(txn);
+    let meta = guarded(|| tables::read_meta(&engine::begin(&opened)?));
+    let meta = meta.map_err(|trouble| trouble.explain(&options.path))?;
+    desk.reopen(meta.next_token);
     *database = Some(opened);
     Ok(())
 }
 
-fn compact(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<bool> {
-    shared.commit(&mut desk).tell(&shared.inboxes);
-    let moved = guarded(|| {
-        desk.close()?;
+fn compact(shared: &Shared) -> Result<bool> {
+    let compacted = {
         let mut database = shared
             .database
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_mut().ok_or(redb::Error::DatabaseClosed)?;
-        let gained = database.compact()?;
-        Ok((gained, engine::begin(database)?))
-    });
-    match moved {
-        Ok((gained, txn)) => {
-            desk.reopen(txn);
-            Ok(gained)
-        }
-        Err(trouble) if trouble.is_harmless() => Err(trouble.explain(&shared.options.path)),
-        Err(trouble) => Err(shared.fail(&mut desk, trouble)),
-    }
+        guarded(|| {
+            let database = database.as_mut().ok_or(redb::Error::DatabaseClosed)?;
+            Ok(database.compact()?)
+        })
+    };
+    compacted.map_err(|trouble| shared.fail(&mut shared.desk.blocking_lock(), trouble))
 }
 
 #[async_trait]
@@ -287,7 +290,7 @@ impl RecordStore for Store {
 
     async fn load(&self, names: &[&Name]) -> Result<Loaded<Stamp>> {
         let mut desk = self.shared.desk().await;
-        let records = match desk.load(names) {
+        let records = match desk.load(names, |missing| self.shared.fetch(missing)) {
             Ok(records) => records,
             Err(trouble) => return Err(self.stopped(&mut desk, trouble)),
         };
@@ -307,7 +310,8 @@ impl RecordStore for Store {
 
     async fn commit(&self, stamp: Stamp, change: Change) -> Result<Committed> {
         let Stamp(mut desk) = stamp;
-        desk.change(change.records, change.next_token.get());
+        let changed = desk.change(change.records, change.next_token.get());
+        changed.map_err(|trouble| self.explain(trouble))?;
         // However seldom the disk follows, no token may be seen that could come back.
         let at_once =
             self.shared.options.sync == Sync::Always || desk.next_token > desk.written_token;
@@ -328,7 +332,7 @@ impl RecordStore for Store {
     /// Others may have written what the answer rests on; until it is on the disk, they may lose it again.
     async fn unchanged(&self, stamp: Stamp) -> Result<()> {
         let Stamp(mut desk) = stamp;
-        if !desk.is_dirty() || !self.must_wait(&desk) {
+        if !desk.is_ahead() || !self.must_wait(&desk) {
             return Ok(());
         }
         let told = desk.wait();
@@ -339,6 +343,12 @@ impl RecordStore for Store {
 
     async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let now = self.shared.clock.now();
+        if self.shared.options.sync != Sync::Always
+            && let Some(record) = self.shared.desk().await.cache.get(name)
+        {
+            let what = (!record.is_blank()).then(|| record.clone());
+            return Ok(Seen { what, now });
+        }
         let what = self.look(|view| view.read(name)).await?;
         Ok(Seen { what, now })
     }
@@ -358,7 +368,8 @@ impl RecordStore for Store {
                 return Ok(found.wanted);
             }
             let mut desk = self.shared.desk().await;
-            if let Err(trouble) = desk.put_right(&found.early) {
+            let fetch = |missing: &[&Name]| self.shared.fetch(missing);
+            if let Err(trouble) = desk.put_right(&found.early, fetch) {
                 return Err(self.stopped(&mut desk, trouble));
             }
             if !found.cut_short {

@@ -8,6 +8,7 @@ use leasehold_core::record_store::RETENTION;
 use leasehold_core::{Error, ErrorKind, Grant, Name, Record, Timestamp};
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
+use crate::cache::Write;
 use crate::error::Trouble;
 use crate::meta::{self, Meta};
 use crate::value::{self, NOT_INDEXED, Value};
@@ -85,40 +86,34 @@ impl<'t> Books<'t> {
         Ok(())
     }
 
-    /// Writes a record that the index knew by `indexed`, or deletes it if it is blank. Says what the index knows it by.
+    /// Writes a record, or deletes it. Says what the index knows it by afterwards.
     ///
     /// The index is only touched if it would be late, or is to be put right: a lease that is renewed, or taken and
     /// released over and over, is found early by the index, and put right by whoever finds it. That saves two writes of
     /// three.
-    pub(crate) fn write(
-        &mut self,
-        record: &Record,
-        indexed: u64,
-        put_right: bool,
-    ) -> Result<u64, Trouble> {
-        if record.is_blank() {
-            self.records.remove(record.name.encoded().as_bytes())?;
-            self.unindex(&record.name, indexed)?;
+    pub(crate) fn write(&mut self, write: &Write) -> Result<u64, Trouble> {
+        let key = write.name.encoded().as_bytes();
+        let Some(record) = &write.record else {
+            self.records.remove(key)?;
+            self.unindex(&write.name, write.indexed)?;
             return Ok(NOT_INDEXED);
+        };
+        let early = write.due > write.indexed;
+        let indexed = if early && !write.put_right {
+            write.indexed
+        } else {
+            write.due
+        };
+        if indexed != write.indexed {
+            self.unindex(&write.name, write.indexed)?;
+            if indexed != NOT_INDEXED {
+                let entry = due_key(indexed, &write.name);
+                self.due()?.insert(&entry[..], ())?;
+            }
         }
-        let due = due_at(record);
-        if due == indexed || (due > indexed && !put_right) {
-            self.put(record, indexed)?;
-            return Ok(indexed);
-        }
-        self.unindex(&record.name, indexed)?;
-        if due != NOT_INDEXED {
-            self.due()?.insert(&due_key(due, &record.name)[..], ())?;
-        }
-        self.put(record, due)?;
-        Ok(due)
-    }
-
-    fn put(&mut self, record: &Record, indexed: u64) -> Result<(), Trouble> {
-        let bytes = value::encode(record, indexed).map_err(Trouble::Ours)?;
-        let key = record.name.encoded().as_bytes();
+        let bytes = value::encode(key, record, indexed);
         self.records.insert(key, &bytes[..])?;
-        Ok(())
+        Ok(indexed)
     }
 
     fn unindex(&mut self, name: &Name, indexed: u64) -> Result<(), Trouble> {
@@ -143,7 +138,7 @@ impl<'t> Books<'t> {
         for entry in entries {
             if let Some(mut value) = read(&self.records, &entry_name(&entry)?)? {
                 prolong(&mut value.record, last, by);
-                self.write(&value.record, value.indexed, true)?;
+                self.write(&Write::of(&value.record, value.indexed, true)?)?;
             }
         }
         Ok(())

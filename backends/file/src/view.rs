@@ -1,37 +1,26 @@
-//! Looking without changing anything.
+//! What is on the disk, as it is at one moment.
 
 use leasehold_core::backend::{List, Sweep};
 use leasehold_core::{Name, Record, Timestamp};
-use redb::ReadTransaction;
-use tokio::sync::OwnedMutexGuard;
+use redb::{Database, ReadTransaction, ReadableDatabase as _};
 
-use crate::desk::Desk;
 use crate::error::Trouble;
 use crate::tables::{self, DUE, Overdue, RECORDS};
 
-/// What can be seen.
-pub(crate) enum View {
-    /// What is on the disk; nobody is in the way.
-    Committed(ReadTransaction),
-    /// What was acknowledged before it is on the disk as well. Nobody changes anything meanwhile.
-    Latest(OwnedMutexGuard<Desk>),
-}
+pub(crate) struct View(ReadTransaction);
 
 impl View {
+    pub(crate) fn of(database: &Database) -> Result<Self, Trouble> {
+        Ok(Self(database.begin_read()?))
+    }
+
     pub(crate) fn read(&self, name: &Name) -> Result<Option<Record>, Trouble> {
-        let value = match self {
-            Self::Committed(txn) => tables::read(&txn.open_table(RECORDS)?, name),
-            Self::Latest(desk) => tables::read(&desk.txn()?.open_table(RECORDS)?, name),
-        };
-        let value = value?;
+        let value = tables::read(&self.0.open_table(RECORDS)?, name)?;
         Ok(value.map(|value| value.record))
     }
 
     pub(crate) fn scan(&self, request: &List) -> Result<(Vec<Record>, bool), Trouble> {
-        match self {
-            Self::Committed(txn) => tables::scan(&txn.open_table(RECORDS)?, request),
-            Self::Latest(desk) => tables::scan(&desk.txn()?.open_table(RECORDS)?, request),
-        }
+        tables::scan(&self.0.open_table(RECORDS)?, request)
     }
 
     pub(crate) fn overdue(
@@ -40,16 +29,7 @@ impl View {
         limit: usize,
         now: Timestamp,
     ) -> Result<Overdue, Trouble> {
-        match self {
-            Self::Committed(txn) => {
-                let (index, records) = (txn.open_table(DUE)?, txn.open_table(RECORDS)?);
-                tables::overdue(&index, &records, sweep, limit, now)
-            }
-            Self::Latest(desk) => {
-                let txn = desk.txn()?;
-                let (index, records) = (txn.open_table(DUE)?, txn.open_table(RECORDS)?);
-                tables::overdue(&index, &records, sweep, limit, now)
-            }
-        }
+        let (index, records) = (self.0.open_table(DUE)?, self.0.open_table(RECORDS)?);
+        tables::overdue(&index, &records, sweep, limit, now)
     }
 }
