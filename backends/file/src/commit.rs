@@ -102,6 +102,7 @@ impl Shared {
             next_token: token_to_write(sync, desk.next_token, &reading),
             reading,
         };
+        let life = desk.life();
         drop(desk);
         let Work {
             mut batch,
@@ -115,8 +116,11 @@ impl Shared {
                 waiting.extend(desk.done(&batch, meta.next_token));
                 Ok(())
             }
-            Err(trouble) => Err(self.fail(&mut desk, trouble).with_effect(Effect::Unknown)),
+            // Somebody has stopped the store and had it recover meanwhile. It need not stop again over what was before.
+            Err(trouble) if desk.life() != life => Err(trouble.explain(&self.options.path)),
+            Err(trouble) => Err(self.fail(&mut desk, trouble)),
         };
+        let answer = answer.map_err(|error| error.with_effect(Effect::Unknown));
         drop(desk);
         for waiter in waiting {
             // Whoever has gone away need not be told.
@@ -127,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// Stops all work over a trouble, and says how it is told.
+    /// Stops all work over a trouble, and says how it is told. The first reason stays.
     pub(crate) fn fail(&self, desk: &mut Desk, trouble: Trouble) -> Error {
         if matches!(trouble, Trouble::Panicked(_)) {
             // Not even dropping it is safe any more.
@@ -136,6 +140,9 @@ impl Shared {
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(database.take());
+        }
+        if let Err(Trouble::Ours(reason)) = desk.check() {
+            return reason;
         }
         let cause = trouble.explain(&self.options.path);
         let kind = match cause.kind() {

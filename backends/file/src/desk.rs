@@ -30,6 +30,8 @@ pub(crate) struct Desk {
     events: Events,
     /// Why nothing is done any more until somebody says that it may.
     failed: Option<Error>,
+    /// How often somebody has said so.
+    life: u64,
 }
 
 /// What is to be committed.
@@ -51,6 +53,7 @@ impl Desk {
             is_committing: false,
             events: Events::new(),
             failed: None,
+            life: 0,
         }
     }
 
@@ -168,5 +171,11 @@ impl Desk {
     pub(crate) fn reopen(&mut self, next_token: u64) {
         self.next_token = self.next_token.max(next_token);
         self.failed = None;
+        self.life += 1;
+    }
+
+    /// Tells the time before a failure from the time after it.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
     }
 }

@@ -6,12 +6,15 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use leasehold_core::Result;
-use redb::{Builder, Database, StorageBackend, WriteTransaction};
+use redb::{Builder, Database, ReadableDatabase as _, StorageBackend, WriteTransaction};
 
 use crate::error::{Trouble, corrupt, guarded, of_io};
 use crate::meta::Meta;
 use crate::owner::{beside, create_private};
 use crate::tables;
+
+/// What a new file is called behind its name until it is whole.
+const FRESH: &str = ".new";
 
 /// Opens the file, verified from one end to the other: afterwards the engine trusts what it reads.
 pub(crate) fn open(path: &Path, cache: usize) -> Result<Database> {
@@ -56,21 +59,43 @@ fn verified(path: &Path, database: Database) -> Result<Database> {
 
 /// Makes a new file, under another name first: one that is cut off in the making could never be opened again.
 pub(crate) fn create(path: &Path, cache: usize, meta: &Meta) -> Result<()> {
-    let fresh = beside(path, ".new");
+    make_beside(path, cache, |txn| tables::create(txn, meta))?;
+    put_in_place(path)
+}
+
+/// Copies everything into a new file beside the one at `path`. Says whether the new one is smaller.
+pub(crate) fn copy(from: &Database, path: &Path, cache: usize) -> Result<bool> {
+    make_beside(path, cache, |txn| tables::copy(&from.begin_read()?, txn))?;
+    let size = |path: &Path| fs::metadata(path).map(|metadata| metadata.len());
+    let sizes = size(&beside(path, FRESH)).and_then(|new| Ok(new < size(path)?));
+    sizes.map_err(|error| of_io(path, error))
+}
+
+/// Makes a file beside the one at `path`, to be [put in its place](put_in_place).
+fn make_beside(
+    path: &Path,
+    cache: usize,
+    fill: impl FnOnce(&WriteTransaction) -> Result<(), Trouble>,
+) -> Result<()> {
+    let fresh = beside(path, FRESH);
     let failed = |error| of_io(path, error);
-    if fresh.try_exists().map_err(failed)? {
+    if fresh.symlink_metadata().is_ok() {
         fs::remove_file(&fresh).map_err(failed)?;
     }
     let file = create_private(&fresh).map_err(failed)?;
     let made = guarded(|| {
         let database = Builder::new().set_cache_size(cache).create_file(file)?;
         let txn = begin(&database)?;
-        tables::create(&txn, meta)?;
+        fill(&txn)?;
         Ok(txn.commit()?)
     });
-    made.map_err(|trouble| trouble.explain(path))?;
-    fs::rename(&fresh, path).map_err(failed)?;
-    sync_folder(path).map_err(failed)
+    made.map_err(|trouble| trouble.explain(path))
+}
+
+/// Puts the new file in the place of the one at `path`, or where none was.
+pub(crate) fn put_in_place(path: &Path) -> Result<()> {
+    let moved = fs::rename(beside(path, FRESH), path).and_then(|()| sync_folder(path));
+    moved.map_err(|error| of_io(path, error))
 }
 
 /// Starts a transaction as all of ours are: with the second sync that a commit needs to survive a failed one.

@@ -59,6 +59,9 @@ fn of_engine(path: &Path, error: redb::Error) -> Error {
     match error {
         redb::Error::Io(error) => of_io(path, error),
         redb::Error::Corrupted(what) => corrupt(path, &what),
+        redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TableIsMultimap(_)
+        | redb::Error::TypeDefinitionChanged { .. } => corrupt(path, "it is no file of this store"),
         redb::Error::UpgradeRequired(version) => Error::new(
             ErrorKind::Corrupt,
             format!(

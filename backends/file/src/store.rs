@@ -39,7 +39,7 @@ pub struct Store {
     description: Description,
     /// Above the ownership: the file is closed before somebody else may have it.
     committer: Committer,
-    _ownership: Option<Ownership>,
+    ownership: Option<Ownership>,
 }
 
 /// The desk: nobody else is at it.
@@ -124,7 +124,7 @@ impl Store {
             shared,
             description,
             committer,
-            _ownership: ownership,
+            ownership,
         }))
     }
 
@@ -144,14 +144,20 @@ impl Store {
         off_thread(move || reopen(&shared, desk)).await
     }
 
-    /// Moves what is in the file together and gives the rest back to the system. Others wait meanwhile. Says whether
-    /// anything was gained.
+    /// Copies what is in the file to a new one, which takes its place and no more room than it needs. Others wait
+    /// meanwhile, and the disk needs room for both. Says whether the new one is smaller.
     ///
     /// A file does not grow without end: what becomes free is used again. This is for one that was much larger once.
     ///
     /// # Errors
-    /// If the file cannot be used; the store has failed then.
+    /// If the copy could not be made; the store goes on with the file it has.
     pub async fn compact(&self) -> Result<bool> {
+        let check = self.shared.desk().await.check();
+        check.map_err(|trouble| self.explain(trouble))?;
+        // Storage of one's own has no place for a copy.
+        if self.ownership.is_none() {
+            return Ok(false);
+        }
         self.catch_up().await?;
         let shared = self.shared.clone();
         off_thread(move || compact(&shared)).await
@@ -266,18 +272,33 @@ fn reopen(shared: &Shared, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
     Ok(())
 }
 
+/// Copies the file and puts the copy in its place.
+///
+/// The engine could do it in place, but with commits of one sync, of which a failed one could take the whole file along.
 fn compact(shared: &Shared) -> Result<bool> {
-    let compacted = {
-        let mut database = shared
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        guarded(|| {
-            let database = database.as_mut().ok_or(redb::Error::DatabaseClosed)?;
-            Ok(database.compact()?)
-        })
+    let options = &shared.options;
+    let mut place = shared
+        .database
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let database = place.as_ref().ok_or(redb::Error::DatabaseClosed);
+    let copied = match database {
+        Ok(database) => engine::copy(database, &options.path, options.cache),
+        Err(error) => Err(Trouble::from(error).explain(&options.path)),
     };
-    compacted.map_err(|trouble| shared.fail(&mut shared.desk.blocking_lock(), trouble))
+    // Up to here nothing has happened to the file.
+    let gained = copied?;
+    drop(place.take());
+    match engine::put_in_place(&options.path).and_then(|()| (shared.open)()) {
+        Ok(database) => {
+            *place = Some(database);
+            Ok(gained)
+        }
+        Err(error) => {
+            drop(place);
+            Err(shared.fail(&mut shared.desk.blocking_lock(), Trouble::Ours(error)))
+        }
+    }
 }
 
 #[async_trait]
@@ -343,11 +364,13 @@ impl RecordStore for Store {
 
     async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>> {
         let now = self.shared.clock.now();
-        if self.shared.options.sync != Sync::Always
-            && let Some(record) = self.shared.desk().await.cache.get(name)
-        {
-            let what = (!record.is_blank()).then(|| record.clone());
-            return Ok(Seen { what, now });
+        if self.shared.options.sync != Sync::Always {
+            let desk = self.shared.desk().await;
+            let must_wait = desk.is_ahead() && self.must_wait(&desk);
+            if let Some(record) = desk.cache.get(name).filter(|_| !must_wait) {
+                let what = (!record.is_blank()).then(|| record.clone());
+                return Ok(Seen { what, now });
+            }
         }
         let what = self.look(|view| view.read(name)).await?;
         Ok(Seen { what, now })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::backend::{List, Sweep};
 use leasehold_core::record_store::RETENTION;
 use leasehold_core::{Error, ErrorKind, Grant, Name, Record, Timestamp};
-use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use crate::cache::Write;
 use crate::error::Trouble;
@@ -27,6 +27,20 @@ const MOST_EARLY: usize = 512;
 pub(crate) fn create(txn: &WriteTransaction, meta: &Meta) -> Result<(), Trouble> {
     txn.open_table(DUE)?;
     Books::open(txn)?.write_meta(meta)
+}
+
+/// Writes everything that is in one file into another.
+pub(crate) fn copy(from: &ReadTransaction, to: &WriteTransaction) -> Result<(), Trouble> {
+    let mut records = to.open_table(RECORDS)?;
+    for row in from.open_table(RECORDS)?.iter()? {
+        let (key, value) = row?;
+        records.insert(key.value(), value.value())?;
+    }
+    let mut due = to.open_table(DUE)?;
+    for row in from.open_table(DUE)?.iter()? {
+        due.insert(row?.0.value(), ())?;
+    }
+    Ok(())
 }
 
 /// Reads what concerns all records.

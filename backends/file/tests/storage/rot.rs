@@ -65,6 +65,16 @@ impl Rotting {
         })
     }
 
+    /// Opens the store on a disk that has its image.
+    pub async fn open(&self, disk: &Disk, clock: &ManualClock) -> Result<File> {
+        open_with(small(clock), disk).await
+    }
+
+    /// The names that are held.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.records.keys()
+    }
+
     /// What becomes of a store whose disk changes like this while it is open.
     pub fn outcome(&self, rot: impl FnOnce(&mut Vec<u8>)) -> Outcome {
         let used = catch_unwind(AssertUnwindSafe(|| block_on(self.outcome_of(rot))));
