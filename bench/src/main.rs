@@ -12,6 +12,7 @@ mod alloc;
 mod args;
 mod bench;
 mod core;
+mod file;
 mod measure;
 mod report;
 
@@ -22,11 +23,14 @@ use bench::Bench;
 
 /// Every bench there is.
 fn all() -> Vec<Bench> {
-    core::benches()
+    [core::benches(), file::benches()].concat()
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(code) = file::run_as_child(&args) {
+        return code;
+    }
     match args::parse(&args, &all()).and_then(run) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -39,6 +39,15 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// The same subject with something to do after each run, off the clock.
+    pub(crate) fn then(mut self, mut after: impl FnMut() + 'a) -> Self {
+        Self::new(move || {
+            let figure = (self.run)();
+            after();
+            figure
+        })
+    }
+
     /// A subject that takes its own time.
     pub(crate) fn new(run: impl FnMut() -> f64 + 'a) -> Self {
         Self { run: Box::new(run) }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use crate::measure::Samples;
 
+const MIB: f64 = 1024.0 * 1024.0;
+
 /// A measured value, in the unit it is shown in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Figure {
@@ -26,11 +28,15 @@ impl Figure {
 
     fn show(self) -> String {
         match self {
-            Self::Rate(nanos) => format!("{:.2} M/s", 1e3 / nanos),
+            Self::Rate(nanos) if nanos < 1e4 => format!("{:.2} M/s", 1e3 / nanos),
+            Self::Rate(nanos) if nanos < 1e5 => format!("{:.1} k/s", 1e6 / nanos),
+            Self::Rate(nanos) => format!("{:.0} /s", 1e9 / nanos),
             Self::Time(nanos) if nanos < 1e3 => format!("{nanos:.0} ns"),
             Self::Time(nanos) if nanos < 1e6 => format!("{:.1} µs", nanos / 1e3),
-            Self::Time(nanos) => format!("{:.1} ms", nanos / 1e6),
-            Self::Bytes(bytes) => format!("{bytes:.0} B"),
+            Self::Time(nanos) if nanos < 1e9 => format!("{:.1} ms", nanos / 1e6),
+            Self::Time(nanos) => format!("{:.2} s", nanos / 1e9),
+            Self::Bytes(bytes) if bytes < MIB => format!("{bytes:.0} B"),
+            Self::Bytes(bytes) => format!("{:.1} MiB", bytes / MIB),
             Self::Number(number) => format!("{number:.2}"),
         }
     }
@@ -235,6 +241,25 @@ mod tests {
             ["goal", "met", "MISSED"]
         );
         assert!(row(f64::NAN, most).is_missed() && row(f64::NAN, least).is_missed());
+    }
+
+    #[test]
+    fn figures_are_shown_in_a_unit_that_keeps_them_short() {
+        let shown = [
+            Figure::Rate(200.0),
+            Figure::Rate(25_000.0),
+            Figure::Rate(1e6),
+            Figure::Time(1500.0),
+            Figure::Time(2.5e9),
+            Figure::Bytes(372.0),
+            Figure::Bytes(3.0 * MIB),
+        ];
+        assert_eq!(
+            shown.map(Figure::show),
+            [
+                "5.00 M/s", "40.0 k/s", "1000 /s", "1.5 µs", "2.50 s", "372 B", "3.0 MiB"
+            ]
+        );
     }
 
     #[test]
