@@ -108,7 +108,6 @@ impl Line {
     /// Stands in line for a name.
     pub(super) fn join(&self, name: &Name, holder: HolderDigest) -> Place<'_> {
         let slot = Slot::new(holder, SlotState::default());
-        self.waiters.fetch_add(1, Ordering::Relaxed);
         let mut shard = lock(self.shard(name));
         let queue = shard.entry(name.clone()).or_default();
         if queue.active.is_empty() {
@@ -117,6 +116,9 @@ impl Line {
         } else {
             queue.pending.push_back(slot.clone());
         }
+        // Counted once it stands there: who sees the count and comes afterwards stands behind. Nothing told before that is
+        // missed, because it has not asked the store yet.
+        self.waiters.fetch_add(1, Ordering::Relaxed);
         Place {
             line: self,
             name: Some(name.clone()),
