@@ -1,18 +1,19 @@
 //! The committer: a thread that brings what has changed to the disk.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_core::inboxes::Inboxes;
 use leasehold_core::{Effect, Error, ErrorKind, Name, Result};
 use redb::{Database, Durability, ReadableDatabase as _};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 
 use crate::cache::Batch;
 use crate::clock::{Reading, StoreClock, micros_of};
 use crate::config::{Options, Sync};
+use crate::crowd::Crowd;
 use crate::desk::{Desk, Work};
 use crate::engine::begin;
 use crate::error::{Trouble, guarded};
@@ -24,6 +25,9 @@ use crate::value::Value;
 /// next commit: none of them comes back if the process ends before it.
 const UNWRITTEN: (u64, Duration) = (1_000_000, Duration::from_secs(3600));
 
+/// Others are waited for so long before a commit, and no longer than half of what the last one took.
+const PATIENCE: Duration = Duration::from_millis(5);
+
 /// Opens the file that is there already.
 pub(crate) type Open = Box<dyn Fn() -> Result<Database> + Send + std::marker::Sync>;
 
@@ -33,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) open: Open,
     pub(crate) clock: StoreClock,
     pub(crate) inboxes: Arc<Inboxes>,
+    pub(crate) crowd: Arc<Crowd>,
     pub(crate) desk: Arc<Mutex<Desk>>,
     /// Nothing only while it is being opened again, or if that failed.
     pub(crate) database: RwLock<Option<Database>>,
@@ -89,8 +94,7 @@ impl Shared {
     }
 
     /// Brings what has changed to the disk, and tells those who wait. Only the committer may.
-    fn commit(&self, is_last: bool) {
-        let mut desk = self.desk.blocking_lock();
+    fn commit(&self, mut desk: MutexGuard<'_, Desk>, is_last: bool) {
         let Some(work) = desk.take() else { return };
         let reading = self.clock.reading();
         let sync = if is_last {
@@ -114,6 +118,7 @@ impl Shared {
         let answer = match written {
             Ok(()) => {
                 waiting.extend(desk.done(&batch, meta.next_token));
+                desk.expected = self.crowd.size();
                 Ok(())
             }
             // Somebody has stopped the store and had it recover meanwhile. It need not stop again over what was before.
@@ -221,21 +226,54 @@ impl Drop for Committer {
 }
 
 fn run(shared: &Arc<Shared>, calls: &Receiver<()>, hurries: &Receiver<()>) {
+    let mut took = Duration::ZERO;
     while calls.recv().is_ok() {
         if let Sync::Every(pause) = shared.options.sync {
             // Lets more work come together, unless somebody waits or the store is closed.
             let _ = hurries.recv_timeout(pause);
         }
-        shared.commit(false);
+        let desk = gather(shared, calls, PATIENCE.min(took / 2));
+        let begun = real_time();
+        shared.commit(desk, false);
+        took = begun.elapsed();
     }
     close(shared);
+}
+
+/// Waits a little for those who are on their way to the desk: whoever misses this commit waits for two.
+fn gather<'a>(
+    shared: &'a Shared,
+    calls: &Receiver<()>,
+    patience: Duration,
+) -> MutexGuard<'a, Desk> {
+    let end = real_time() + patience;
+    loop {
+        let desk = shared.desk.blocking_lock();
+        let left = end.saturating_duration_since(real_time());
+        if desk.is_complete() || left.is_zero() {
+            return desk;
+        }
+        drop(desk);
+        if calls.recv_timeout(left) == Err(RecvTimeoutError::Disconnected) {
+            return shared.desk.blocking_lock();
+        }
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "how long the disk takes has nothing to do with the clock that leases run by"
+)]
+fn real_time() -> Instant {
+    Instant::now()
 }
 
 /// Commits the rest and closes the file.
 fn close(shared: &Shared) {
     // Somebody who waits for nothing has the last commit happen in any case: it has the right time and token.
-    drop(shared.desk.blocking_lock().wait());
-    shared.commit(true);
+    let mut desk = shared.desk.blocking_lock();
+    drop(desk.wait());
+    shared.commit(desk, true);
     let closed = Error::new(ErrorKind::Closed, "the store was closed");
     shared.desk.blocking_lock().fail(&closed);
     let mut database = shared

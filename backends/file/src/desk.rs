@@ -27,6 +27,8 @@ pub(crate) struct Desk {
     waiting: Vec<Waiter>,
     riding: Vec<Waiter>,
     is_committing: bool,
+    /// How many will probably wait for the next commit.
+    pub(crate) expected: usize,
     events: Events,
     /// Why nothing is done any more until somebody says that it may.
     failed: Option<Error>,
@@ -51,6 +53,7 @@ impl Desk {
             waiting: Vec::new(),
             riding: Vec::new(),
             is_committing: false,
+            expected: 0,
             events: Events::new(),
             failed: None,
             life: 0,
@@ -122,6 +125,16 @@ impl Desk {
             self.riding.push(waiter);
         }
         told
+    }
+
+    /// Whether nobody more is expected before the next commit.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.waiting.len() >= self.expected
+    }
+
+    /// Whether the last one to wait has to call the committer: the first to wake it, the last to have it begin.
+    pub(crate) fn is_to_call(&self) -> bool {
+        self.waiting.len() == 1 || self.is_complete()
     }
 
     /// Delivers these after the next commit.

@@ -4,6 +4,7 @@ mod cache;
 mod clock;
 mod commit;
 mod config;
+mod crowd;
 mod desk;
 mod engine;
 mod error;

@@ -19,6 +19,7 @@ use crate::SCHEME;
 use crate::clock::StoreClock;
 use crate::commit::{Committer, Open, Shared, token_to_write};
 use crate::config::{Options, Sync};
+use crate::crowd::{Crowd, Visit};
 use crate::desk::Desk;
 use crate::engine;
 use crate::error::{Trouble, guarded, of_io};
@@ -44,7 +45,10 @@ pub struct Store {
 
 /// The desk: nobody else is at it.
 #[derive(Debug)]
-pub struct Stamp(OwnedMutexGuard<Desk>);
+pub struct Stamp {
+    desk: OwnedMutexGuard<Desk>,
+    visit: Visit,
+}
 
 impl Options {
     /// Opens the file, which is made if it is not there.
@@ -116,6 +120,7 @@ impl Store {
             open,
             clock,
             inboxes: Arc::default(),
+            crowd: Arc::default(),
             desk: Arc::new(Mutex::new(desk)),
             database: RwLock::new(Some(database)),
         });
@@ -174,14 +179,28 @@ impl Store {
         if self.shared.options.sync == Sync::Always {
             return Ok(());
         }
-        let mut desk = self.shared.desk().await;
+        let desk = self.shared.desk().await;
         if !desk.is_ahead() {
             return Ok(());
         }
+        self.on_disk(desk).await
+    }
+
+    /// Waits until all that is at the desk is on the disk.
+    async fn on_disk(&self, mut desk: OwnedMutexGuard<Desk>) -> Result<()> {
         let told = desk.wait();
+        let is_to_call = desk.is_to_call();
         drop(desk);
-        self.committer.hurry();
-        answer(told).await
+        if is_to_call {
+            self.committer.hurry();
+        }
+        told.await.unwrap_or_else(|_| {
+            let gone = Error::new(
+                ErrorKind::Unavailable,
+                "the store was closed before it could answer",
+            );
+            Err(gone.with_effect(Effect::Unknown))
+        })
     }
 
     /// Looks at what was acknowledged.
@@ -310,6 +329,7 @@ impl RecordStore for Store {
     }
 
     async fn load(&self, names: &[&Name]) -> Result<Loaded<Stamp>> {
+        let visit = Crowd::join(&self.shared.crowd);
         let mut desk = self.shared.desk().await;
         let records = match desk.load(names, |missing| self.shared.fetch(missing)) {
             Ok(records) => records,
@@ -325,12 +345,12 @@ impl RecordStore for Store {
         Ok(Loaded {
             records,
             env,
-            stamp: Stamp(desk),
+            stamp: Stamp { desk, visit },
         })
     }
 
     async fn commit(&self, stamp: Stamp, change: Change) -> Result<Committed> {
-        let Stamp(mut desk) = stamp;
+        let Stamp { mut desk, visit } = stamp;
         let changed = desk.change(change.records, change.next_token.get());
         changed.map_err(|trouble| self.explain(trouble))?;
         // However seldom the disk follows, no token may be seen that could come back.
@@ -338,28 +358,24 @@ impl RecordStore for Store {
             self.shared.options.sync == Sync::Always || desk.next_token > desk.written_token;
         if at_once {
             desk.tell(change.events);
-            let told = desk.wait();
-            drop(desk);
-            self.committer.hurry();
-            answer(told).await?;
+            self.on_disk(desk).await?;
         } else {
             drop(desk);
             self.committer.call();
             self.shared.inboxes.deliver(change.events);
         }
+        drop(visit);
         Ok(Committed::Done)
     }
 
     /// Others may have written what the answer rests on; until it is on the disk, they may lose it again.
     async fn unchanged(&self, stamp: Stamp) -> Result<()> {
-        let Stamp(mut desk) = stamp;
-        if !desk.is_ahead() || !self.must_wait(&desk) {
-            return Ok(());
+        let Stamp { desk, visit } = stamp;
+        if desk.is_ahead() && self.must_wait(&desk) {
+            self.on_disk(desk).await?;
         }
-        let told = desk.wait();
-        drop(desk);
-        self.committer.hurry();
-        answer(told).await
+        drop(visit);
+        Ok(())
     }
 
     async fn read(&self, name: &Name) -> Result<Seen<Option<Record>>> {
@@ -400,27 +416,13 @@ impl RecordStore for Store {
                 self.committer.call();
                 return Ok(found.wanted);
             }
-            let told = desk.wait();
-            drop(desk);
-            self.committer.hurry();
-            answer(told).await?;
+            self.on_disk(desk).await?;
         }
     }
 
     async fn watch(&self, inbox: &Inbox, name: Option<&Name>) -> Result<Watch> {
         Ok(self.shared.inboxes.watch(inbox, name))
     }
-}
-
-/// What the committer says.
-async fn answer(told: oneshot::Receiver<Result<()>>) -> Result<()> {
-    told.await.unwrap_or_else(|_| {
-        let gone = Error::new(
-            ErrorKind::Unavailable,
-            "the store was closed before it could answer",
-        );
-        Err(gone.with_effect(Effect::Unknown))
-    })
 }
 
 /// Runs something that takes its time on a thread of its own, and waits for it without blocking.

@@ -1,10 +1,12 @@
 //! Who holds a lease: a secret id that proves it, and a label for people.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::result::Result;
 use std::sync::Arc;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
@@ -119,13 +121,23 @@ impl Hash for HolderDigest {
 
 impl Serialize for HolderDigest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_bytes().serialize(serializer)
+        serializer.collect_str(&format_args!(
+            "{:032x}",
+            u128::from_be_bytes(self.to_bytes())
+        ))
     }
 }
 
 impl<'de> Deserialize<'de> for HolderDigest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <[u8; 16]>::deserialize(deserializer).map(Self::from_bytes)
+        let text = <Cow<'de, str>>::deserialize(deserializer)?;
+        let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        match u128::from_str_radix(&text, 16) {
+            Ok(number) if is_hex => Ok(Self::from_bytes(number.to_be_bytes())),
+            _ => Err(D::Error::custom(
+                "a holder's digest is 32 hexadecimal digits",
+            )),
+        }
     }
 }
 
@@ -239,6 +251,21 @@ mod tests {
             assert_eq!((read, read.to_bytes()), (fresh, fresh.to_bytes()));
             let hasher = RandomState::new();
             assert_eq!(hasher.hash_one(fresh), hasher.hash_one(stored));
+        }
+    }
+
+    #[test]
+    fn what_is_no_digest_is_refused() {
+        let hex = "00112233445566778899aabbccddeeff";
+        for text in [
+            &hex[1..],
+            &format!("{hex}0"),
+            &hex.replace('f', "g"),
+            &hex.replacen('0', "+", 1),
+        ] {
+            let read: Result<HolderDigest, _> = serde_json::from_str(&format!("{text:?}"));
+            let why = read.unwrap_err().to_string();
+            assert!(why.contains("32 hexadecimal digits"), "{text}: {why}");
         }
     }
 

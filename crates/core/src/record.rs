@@ -32,6 +32,7 @@ pub struct Record {
     /// What the current grants, tickets and claims are used as.
     pub kind: Kind,
     /// The units of this name if somebody set them; otherwise each request brings its own limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
     /// Changes with every change of the record and never comes back.
     pub version: u64,
@@ -40,12 +41,16 @@ pub struct Record {
     /// Who holds it.
     pub grants: SmallVec<[Grant; 1]>,
     /// Who waits for it, first come first.
+    #[serde(default, skip_serializing_if = "Rare::is_empty")]
     pub tickets: Rare<VecDeque<Ticket>>,
     /// What was confirmed for good.
+    #[serde(default, skip_serializing_if = "Rare::is_empty")]
     pub claims: Rare<Vec<Claim>>,
     /// How the latest grant to end did end.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_end: Option<End>,
     /// Nobody is granted anything before this: the lock delay after a lease that ran out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantined_until: Option<Timestamp>,
 }
 
@@ -69,6 +74,7 @@ pub struct Grant {
     /// The holder's label.
     pub owner: Owner,
     /// The holder's free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
 
@@ -96,6 +102,7 @@ pub struct Ticket {
     /// The waiter's label.
     pub owner: Owner,
     /// The waiter's free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
 
@@ -115,6 +122,7 @@ pub struct Claim {
     /// The label of who confirmed it.
     pub owner: Owner,
     /// Free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
 
