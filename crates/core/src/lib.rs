@@ -12,6 +12,7 @@ mod background;
 pub mod blocking;
 pub mod clock;
 mod error;
+pub mod fenced;
 mod guarantees;
 mod holder;
 pub mod inboxes;

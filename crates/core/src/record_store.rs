@@ -432,28 +432,13 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
 
     async fn list(&self, request: &List) -> Result<Seen<Page<Record>>> {
         let scheme = self.store.describe().scheme;
-        let size = request.page_size();
-        let mut items = Vec::new();
-        let mut scan = List {
-            limit: size + 1,
-            ..request.clone()
-        };
+        let mut listed = Listing::new(request);
         loop {
-            let seen = self.store.scan(&scan).await;
-            let Seen { what: page, now } = seen.map_err(|error| error.during("list", scheme))?;
-            let last = page.items.last().map(|record| record.name.clone());
-            let found = page.items.iter().map(|record| record.seen_at(now));
-            items.extend(found.filter(|record| request.matches(record)));
-            let enough = items.len() > size;
-            if enough || !page.more || last.is_none() {
-                items.truncate(size);
-                let what = Page {
-                    items,
-                    more: enough,
-                };
-                return Ok(Seen { what, now });
+            let seen = self.store.scan(listed.scan()).await;
+            let seen = seen.map_err(|error| error.during("list", scheme))?;
+            if let Some(page) = listed.add(seen) {
+                return Ok(page);
             }
-            scan.after = last;
         }
     }
 
@@ -503,6 +488,55 @@ impl<S: RecordStore> Backend for RecordBackend<S> {
         let scheme = self.store.describe().scheme;
         let watch = self.store.watch(inbox, name).await;
         watch.map_err(|error| error.during("watch", scheme))
+    }
+}
+
+/// A page of a list in the making, out of candidates that come piece by piece: for stores that filter in this process.
+#[derive(Debug)]
+pub struct Listing<'r> {
+    request: &'r List,
+    scan: List,
+    items: Vec<Record>,
+}
+
+impl<'r> Listing<'r> {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(request: &'r List) -> Self {
+        let scan = List {
+            limit: request.page_size() + 1,
+            ..request.clone()
+        };
+        Self {
+            request,
+            scan,
+            items: Vec::new(),
+        }
+    }
+
+    /// Which candidates are wanted next, as [`RecordStore::scan`] gives them.
+    #[must_use]
+    pub fn scan(&self) -> &List {
+        &self.scan
+    }
+
+    /// Takes candidates as they are stored. The page is done if this gives it.
+    pub fn add(&mut self, candidates: Seen<Page<Record>>) -> Option<Seen<Page<Record>>> {
+        let Seen { what: page, now } = candidates;
+        let last = page.items.last().map(|record| record.name.clone());
+        let found = page.items.iter().map(|record| record.seen_at(now));
+        self.items
+            .extend(found.filter(|record| self.request.matches(record)));
+        let size = self.request.page_size();
+        let more = self.items.len() > size;
+        if !more && page.more && last.is_some() {
+            self.scan.after = last;
+            return None;
+        }
+        let mut items = std::mem::take(&mut self.items);
+        items.truncate(size);
+        let what = Page { items, more };
+        Some(Seen { what, now })
     }
 }
 

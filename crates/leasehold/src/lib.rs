@@ -41,6 +41,8 @@ pub fn registry() -> Registry {
     let registry = Registry::new().register("memory", connect_memory);
     #[cfg(feature = "file")]
     let registry = registry.register(leasehold_file::SCHEME, leasehold_file::connect);
+    #[cfg(feature = "redis")]
+    let registry = registry.register_all(&leasehold_redis::SCHEMES, leasehold_redis::connect);
     registry
 }
 
@@ -51,6 +53,8 @@ pub fn descriptions() -> Vec<Description> {
         memory::description(),
         #[cfg(feature = "file")]
         leasehold_file::description(),
+        #[cfg(feature = "redis")]
+        leasehold_redis::description(),
     ]
 }
 
@@ -69,6 +73,10 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>> {
 /// Stores in a file; see [`leasehold_file`].
 #[cfg(feature = "file")]
 pub use leasehold_file as file;
+
+/// Stores on Redis; see [`leasehold_redis`].
+#[cfg(feature = "redis")]
+pub use leasehold_redis as redis;
 
 /// Locks and reservations without async; see [`leasehold_core::blocking`].
 pub mod blocking {
@@ -100,6 +108,9 @@ mod guides {
     struct Reservations;
     #[doc = include_str!("../../../docs/safety.md")]
     struct Safety;
+    #[cfg(feature = "redis")]
+    #[doc = include_str!("../../../docs/fencing.md")]
+    struct Fencing;
     #[doc = include_str!("../../../docs/adding-a-backend.md")]
     struct AddingABackend;
     #[doc = include_str!("../../../docs/backends/memory.md")]

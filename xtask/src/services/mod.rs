@@ -1,8 +1,10 @@
 //! Test services: the servers that tests of some backends need, started and stopped without containers.
 //!
-//! [`SERVICES`] says how each one is installed and run, [`process`] keeps track of what runs.
+//! [`SERVICES`] lists them, one file each says how it is installed and run, and [`process`] keeps track of what runs.
 
+mod apt;
 mod process;
+mod redis;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +37,7 @@ pub(crate) struct Place {
 }
 
 /// Every service, one entry per backend that needs a server.
-const SERVICES: &[Service] = &[];
+const SERVICES: &[Service] = &[redis::REDIS];
 
 /// The backends that run inside the process of their user and need no service.
 const EMBEDDED: &[&str] = &["memory", "file"];

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold_core::backend::Acquired;
-use leasehold_core::{Kind, Token};
+use leasehold_core::backend::{Acquired, Own, Renewed};
+use leasehold_core::{Backend as _, Effect, ErrorKind, Kind, Token};
 
 use crate::case::{Case, case};
 use crate::scene::{Party, Scene, units};
@@ -38,6 +38,22 @@ pub(super) fn cases() -> Vec<Case> {
         .alone(),
         case!(tokens_survive_json, ["S3"], Fencing),
         case!(tokens_never_repeat_under_contention, ["S3", "S1"], Fencing),
+        case!(a_new_token_keeps_to_the_floor, ["S3"], Fencing),
+        case!(
+            tokens_grow_beyond_a_floor_once_the_name_is_forgotten,
+            ["S3", "S15"],
+            Fencing,
+            VirtualTime
+        )
+        .alone(),
+        case!(a_replaced_grant_is_raised_to_the_floor, ["S3"], Fencing),
+        case!(
+            a_grant_from_the_queue_keeps_to_the_floor,
+            ["S3"],
+            Fencing,
+            Queue
+        ),
+        case!(a_floor_no_token_can_reach_is_refused, ["S3"]),
     ]
 }
 
@@ -124,6 +140,82 @@ async fn neither_tokens_nor_versions_come_back_once_a_name_is_forgotten(s: Scene
     let second = s.take(&a, &name).await;
     assert!(second.token > first.token);
     assert!(s.record(&name).await.version > version);
+}
+
+/// So far above `token` that no store gets there by itself within a case, not even one that counts microseconds.
+fn above(token: Token) -> Token {
+    Token::new(token.get() + 1_000_000_000)
+}
+
+async fn a_new_token_keeps_to_the_floor(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let mut held = s.take(&a, &name).await;
+    for own in [Own::Refresh, Own::Keep, Own::Replace] {
+        let floor = above(held.token);
+        s.give_up(&a, &held).await;
+        let request = s.ask(&a, &name).own(own);
+        let raised = s.grant(&request.token_floor(floor).unwrap()).await;
+        assert!(raised.token >= floor, "{own:?}: {raised:?}");
+        s.give_up(&a, &raised).await;
+        held = s.take(&a, &name).await;
+        assert!(held.token > raised.token, "{own:?}: {held:?}");
+    }
+}
+
+async fn tokens_grow_beyond_a_floor_once_the_name_is_forgotten(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let day = std::time::Duration::from_secs(86_400);
+    let other = s.take(&a, &s.name("other")).await.token;
+    // More than the day adds where tokens count microseconds.
+    let floor = Token::new(other.get() + 2 * day.as_micros() as u64);
+    let request = s.ask(&a, &name).token_floor(floor).unwrap();
+    let raised = s.grant(&request).await;
+    s.give_up(&a, &raised).await;
+    s.pass(day).await;
+    s.sweep_all().await;
+    assert!(s.take(&a, &name).await.token > raised.token);
+}
+
+/// Only if it is to be replaced; a holder that merely asks again keeps its token.
+async fn a_replaced_grant_is_raised_to_the_floor(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let first = s.take(&a, &name).await;
+    let floor = above(first.token);
+    let ask = |own| s.ask(&a, &name).own(own).token_floor(floor).unwrap();
+    for own in [Own::Refresh, Own::Keep] {
+        assert_eq!(s.grant(&ask(own)).await.token, first.token, "{own:?}");
+    }
+    let raised = s.grant(&ask(Own::Replace)).await;
+    assert!(raised.token >= floor, "{raised:?}");
+    let again = s.grant(&ask(Own::Replace)).await;
+    assert_eq!(again.token, raised.token, "it was there already");
+    let renewed = s.renew(&a, &first, s.long()).await;
+    assert!(matches!(renewed, Renewed::NotHeld(_)), "{renewed:?}");
+    s.give_up(&a, &raised).await;
+    assert!(s.take(&a, &name).await.token > raised.token);
+}
+
+async fn a_grant_from_the_queue_keeps_to_the_floor(s: Scene) {
+    let (name, a, b) = (s.name("k"), Party::new("a"), Party::new("b"));
+    let mail = crate::Mailbox::new();
+    let _watch = mail.arm(&s, None).await;
+    let held = s.take(&a, &name).await;
+    let floor = above(held.token);
+    let request = s.ask(&b, &name).token_floor(floor).unwrap();
+    s.enqueue(request, mail.id()).await;
+    s.give_up(&a, &held).await;
+    assert!(mail.granted(&s, &b.holder).await.token >= floor);
+}
+
+/// It is refused by the store as well, whoever wrote it into the request.
+async fn a_floor_no_token_can_reach_is_refused(s: Scene) {
+    let (name, a) = (s.name("k"), Party::new("a"));
+    let mut request = s.ask(&a, &name);
+    request.token_floor = Token::new(Token::MAX.get() + 1);
+    let error = s.backend().acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(error.effect(), Effect::None);
+    assert!(!s.is_held(&name).await);
 }
 
 async fn tokens_survive_json(s: Scene) {

@@ -113,6 +113,9 @@ pub struct Acquire {
     pub lock_delay_ms: u32,
     /// Free text kept with the grant.
     pub metadata: Option<Metadata>,
+    /// The token of a new grant is at least this, also if the grant is made later, from a place in the queue. Zero asks
+    /// for nothing; at most [`Token::MAX`].
+    pub token_floor: Token,
 }
 
 impl Acquire {
@@ -136,6 +139,7 @@ impl Acquire {
             queue: None,
             lock_delay_ms: 0,
             metadata: None,
+            token_floor: Token::new(0),
         }
     }
 
@@ -207,6 +211,32 @@ impl Acquire {
         self.lock_delay_ms = lock_delay_millis(delay)?;
         Ok(self)
     }
+
+    /// Wants a token of at least `floor` for a new grant: one that is larger than what other stores have given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is larger than [`Token::MAX`].
+    pub fn token_floor(mut self, floor: Token) -> Result<Self> {
+        self.token_floor = floor;
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Refuses what no store can be asked for. Stores that do not run the rule call this first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the token floor is larger than [`Token::MAX`].
+    pub fn check(&self) -> Result<()> {
+        if self.token_floor > Token::MAX {
+            return Err(Error::invalid(format!(
+                "a token floor of {} is larger than {}, the largest token there can be",
+                self.token_floor,
+                Token::MAX
+            ))
+            .with_name(self.names.first()));
+        }
+        Ok(())
+    }
 }
 
 /// How much is asked for of one name.
@@ -228,7 +258,8 @@ pub(crate) fn lock_delay_millis(delay: Duration) -> Result<u32> {
     Ok(u32::try_from(delay.as_millis()).unwrap_or(u32::MAX))
 }
 
-/// What to do if the holder has the names already. The token stays the same in every case.
+/// What to do if the holder has the names already. The token stays the same, except for one that is replaced and is
+/// below the [floor](Acquire::token_floor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Own {
@@ -236,7 +267,8 @@ pub enum Own {
     Refresh,
     /// Leave the lease as it is.
     Keep,
-    /// Set the lease to the new ttl, owner and metadata, even if that is shorter.
+    /// Set the lease to the new ttl, owner and metadata, even if that is shorter. If its token is below the floor, it
+    /// goes on with a new one.
     Replace,
 }
 

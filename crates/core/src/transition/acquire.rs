@@ -12,7 +12,7 @@ use crate::backend::{Acquire, Acquired, Amount, Blocked, BlockedBy, Own, Queue};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::holder::HolderDigest;
-use crate::lease::Lease;
+use crate::lease::{Lease, Token};
 use crate::record::{Claim, Grant, Record, Ticket};
 
 /// Takes all names or none.
@@ -21,8 +21,15 @@ use crate::record::{Claim, Grant, Record, Ticket};
 /// and nobody stands in the queue. A name this holder has already counts as free, and keeps its token; one it has
 /// confirmed is not free for it. A refused request
 /// that does not ask to be queued gives up the place in the queue its holder may have had.
+///
+/// New tokens are at least the floor of the request, those of a grant made from its place in the queue as well. A
+/// grant that is replaced draws a new token if its own is below the floor.
 pub fn acquire(records: &mut [Record], request: &Acquire, env: &mut Env) -> Step<Result<Acquired>> {
     let mut events = Events::new();
+    if let Err(error) = request.check() {
+        let outcome = Err(error);
+        return Step { outcome, events };
+    }
     for record in records.iter_mut() {
         settle(record, env, &mut events);
     }
@@ -40,10 +47,8 @@ fn decide(
     for (at, record) in records.iter().enumerate() {
         let amount = request.amount(at);
         if let Err(by) = free_for(record, request, amount, env.now)? {
-            blocked.push(Blocked {
-                waiting: others_waiting(record, request.holder.digest()),
-                ..describe(record, by, amount.limit, env.now)
-            });
+            let holder = request.holder.digest();
+            blocked.push(self::blocked(record, by, amount.limit, holder, env.now));
         }
     }
     if !blocked.is_empty() {
@@ -139,20 +144,12 @@ fn other_terms(record: &Record) -> Error {
 fn grant(record: &mut Record, request: &Acquire, amount: Amount, env: &mut Env) -> Lease {
     let digest = request.holder.digest();
     let end = env.now.after_ttl(request.ttl);
-    if let Some(own) = record
-        .grants
-        .iter_mut()
-        .find(|grant| grant.holder == digest)
-    {
-        take_again(own, request, end);
-        let (token, expires_at) = (own.token, own.expires_at);
-        if request.own != Own::Keep {
-            touch(record, env);
-        }
-        return lease(record, token, expires_at, env.now);
+    let mut grants = record.grants.iter();
+    if let Some(at) = grants.position(|grant| grant.holder == digest) {
+        return grant_again(record, at, request, end, env);
     }
     touch(record, env);
-    let token = env.draw_token(record);
+    let token = draw_token(record, request.token_floor, env);
     record.kind = request.kind;
     record.grants.push(Grant {
         holder: digest,
@@ -168,6 +165,36 @@ fn grant(record: &mut Record, request: &Acquire, amount: Amount, env: &mut Env) 
     lease(record, token, end, env.now)
 }
 
+fn draw_token(record: &mut Record, floor: Token, env: &mut Env) -> Token {
+    heed_floor(record, floor);
+    env.draw_token(record)
+}
+
+/// Lets no token below the floor be drawn for this name any more.
+fn heed_floor(record: &mut Record, floor: Token) {
+    let below = Token::new(floor.get().saturating_sub(1));
+    record.last_token = record.last_token.max(below);
+}
+
+fn grant_again(
+    record: &mut Record,
+    at: usize,
+    request: &Acquire,
+    end: Timestamp,
+    env: &mut Env,
+) -> Lease {
+    let too_low = record.grants[at].token < request.token_floor;
+    if too_low && request.own == Own::Replace {
+        record.grants[at].token = draw_token(record, request.token_floor, env);
+    }
+    take_again(&mut record.grants[at], request, end);
+    let (token, expires_at) = (record.grants[at].token, record.grants[at].expires_at);
+    if request.own != Own::Keep {
+        touch(record, env);
+    }
+    lease(record, token, expires_at, env.now)
+}
+
 fn take_again(own: &mut Grant, request: &Acquire, end: Timestamp) {
     match request.own {
         Own::Keep => {}
@@ -181,12 +208,7 @@ fn take_again(own: &mut Grant, request: &Acquire, end: Timestamp) {
     }
 }
 
-pub(super) fn lease(
-    record: &Record,
-    token: crate::lease::Token,
-    expires_at: Timestamp,
-    now: Timestamp,
-) -> Lease {
+pub(super) fn lease(record: &Record, token: Token, expires_at: Timestamp, now: Timestamp) -> Lease {
     Lease {
         name: record.name.clone(),
         token,
@@ -217,6 +239,7 @@ fn enqueue(
         return Err(other_terms(record));
     }
     touch(record, env);
+    heed_floor(record, request.token_floor);
     let tickets = record.tickets.make();
     let position = position.unwrap_or_else(|| {
         tickets.push_back(ticket(request, queue, expires_at, env.now));
@@ -256,14 +279,21 @@ fn ticket(request: &Acquire, queue: Queue, expires_at: Timestamp, now: Timestamp
     }
 }
 
-/// Says who is in the way of a request that brings this limit along.
-pub(super) fn describe(record: &Record, by: BlockedBy, limit: u32, now: Timestamp) -> Blocked {
+/// Says who is in the way of a request of this holder that brings this limit along, for a record that is settled.
+#[must_use]
+pub fn blocked(
+    record: &Record,
+    by: BlockedBy,
+    limit: u32,
+    holder: HolderDigest,
+    now: Timestamp,
+) -> Blocked {
     Blocked {
         name: record.name.clone(),
         by,
         holding: record.holding(),
         change_in: next_change(record, now),
-        waiting: record.tickets.len(),
+        waiting: others_waiting(record, holder),
         free_units: capacity(record, limit).saturating_sub(record.units_taken()),
     }
 }

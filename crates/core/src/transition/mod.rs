@@ -12,9 +12,9 @@ mod settle;
 
 use smallvec::SmallVec;
 
-pub use acquire::acquire;
+pub use acquire::{acquire, blocked};
 pub use claim::{confirm, set_capacity};
-pub use release::{release, withdraw};
+pub use release::{forcible, not_forcible, not_held, release, withdraw};
 pub use renew::renew;
 pub(crate) use settle::run_out;
 pub use settle::{Settled, settle};

@@ -127,51 +127,67 @@ fn force(
     env: &mut Env,
     events: &mut Events,
 ) -> Released {
-    let mut holdings = Vec::new();
+    let holdings = forcible(record, token);
+    if holdings.is_empty() {
+        return Released::NotHeld(not_forcible(record, token));
+    }
     while let Some(at) = record
         .grants
         .iter()
         .position(|grant| token.is_none_or(|t| t == grant.token))
     {
-        holdings.push(Holding::of(record.kind, &record.grants[at]));
         end_grant(record, at, how.clone(), env);
     }
     if let Some(token) = token {
-        holdings.extend(force_claim(record, token, how, env));
-    }
-    if holdings.is_empty() {
-        return Released::NotHeld(Box::new(NotHeld {
-            current: record.holding(),
-            ended: token.and_then(|token| ended_with(record, token)),
-        }));
+        force_claim(record, token, how, env);
     }
     move_up(record, env, events);
     Released::Forced(holdings)
 }
 
-fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) -> Option<Holding> {
-    let claim = record
-        .claims
-        .iter()
-        .find(|claim| claim.token == token)?
-        .clone();
+fn force_claim(record: &mut Record, token: Token, how: &Ending, env: &Env) {
+    let named = |claim: &&Claim| claim.token == token;
+    let Some(holder) = record.claims.iter().find(named).map(|claim| claim.holder) else {
+        return;
+    };
     record.claims.retain(|claim| claim.token != token);
     record.last_end = Some(End {
         how: how.clone(),
-        holder: claim.holder,
+        holder,
         token,
         at: env.now,
     });
     touch(record, env);
-    Some(Holding {
-        owner: claim.owner,
-        token,
+}
+
+/// What a forced release ends in a record that is settled: the grant or claim with this token, or all grants.
+#[must_use]
+pub fn forcible(record: &Record, token: Option<Token>) -> Vec<Holding> {
+    let grants = record.grants.iter();
+    let grants = grants.filter(|grant| token.is_none_or(|token| token == grant.token));
+    let claim = token.and_then(|token| record.claims.iter().find(|claim| claim.token == token));
+    let claim = claim.map(|claim| Holding {
+        owner: claim.owner.clone(),
+        token: claim.token,
         kind: record.kind,
         mode: crate::lease::Mode::Exclusive,
         units: claim.units,
         acquired_at: claim.confirmed_at,
         expires_at: crate::clock::Timestamp::NEVER,
-        metadata: claim.metadata,
+        metadata: claim.metadata.clone(),
+    });
+    grants
+        .map(|grant| Holding::of(record.kind, grant))
+        .chain(claim)
+        .collect()
+}
+
+/// Why a forced release found nothing to end in a record that is settled.
+#[must_use]
+pub fn not_forcible(record: &Record, token: Option<Token>) -> Box<NotHeld> {
+    Box::new(NotHeld {
+        current: record.holding(),
+        ended: token.and_then(|token| ended_with(record, token)),
     })
 }
 
@@ -241,12 +257,9 @@ fn ended_with(record: &Record, token: Token) -> Option<End> {
         .cloned()
 }
 
-/// Why there is nothing to act on for this holder and token.
-pub(super) fn not_held(
-    record: &Record,
-    holder: HolderDigest,
-    token: Option<Token>,
-) -> Box<NotHeld> {
+/// Why there is nothing to act on for this holder and token in a record that is settled.
+#[must_use]
+pub fn not_held(record: &Record, holder: HolderDigest, token: Option<Token>) -> Box<NotHeld> {
     let ended = ended(record, holder, token).cloned();
     Box::new(NotHeld {
         current: record.holding(),

@@ -1,11 +1,11 @@
 //! Prolonging what one has. Nothing here revives what has ended or touches what is somebody else's.
 
-use super::acquire::{describe, lease};
+use super::acquire::{blocked, lease};
 use super::release::not_held;
 use super::settle::{end_of, settle};
 use super::{Env, Events, Step, tell_change, touch};
 use crate::backend::outcome::Queued;
-use crate::backend::{Blocked, BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
+use crate::backend::{BlockedBy, RenewItem, RenewMode, RenewWhat, Renewed};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::lease::Ttl;
@@ -121,10 +121,7 @@ fn renew_ticket(record: &mut Record, item: &RenewItem, env: &Env, events: &mut E
     }
     let (limit, expires_at) = (ticket.limit, ticket.expires_at);
     touch(record, env);
-    let blocked = Blocked {
-        waiting: record.tickets.len() - 1,
-        ..describe(record, BlockedBy::Queue, limit, env.now)
-    };
+    let blocked = blocked(record, BlockedBy::Queue, limit, digest, env.now);
     Renewed::Queued(Box::new(Queued {
         position,
         ttl: expires_at.since(env.now),

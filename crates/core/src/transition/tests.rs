@@ -148,6 +148,63 @@ fn taking_again_keeps_the_token_and_never_shortens_unless_told() {
     }
 }
 
+/// S3.
+#[test]
+fn a_new_token_is_at_least_the_floor_and_the_next_one_larger() {
+    let (mut world, (a, b)) = (World::new(), two());
+    let floor = Token::new(500);
+    let request = world.request(&a).token_floor(floor).unwrap();
+    let Acquired::Granted(leases) = world.acquire(&request) else {
+        panic!()
+    };
+    assert_eq!(leases[0].token, floor);
+    world.release(&a, floor);
+    assert!(world.take(&b) > floor);
+}
+
+#[test]
+fn only_a_replaced_grant_is_raised_to_the_floor() {
+    let (mut world, (a, _)) = (World::new(), two());
+    let first = world.take(&a);
+    let floor = Token::new(first.get() + 100);
+    for (own, expected) in [
+        (Own::Refresh, first),
+        (Own::Keep, first),
+        (Own::Replace, floor),
+        (Own::Replace, floor),
+    ] {
+        let request = world.request(&a).own(own).token_floor(floor).unwrap();
+        let Acquired::Granted(leases) = world.acquire(&request) else {
+            panic!()
+        };
+        assert_eq!(leases[0].token, expected, "{own:?}");
+    }
+    assert_eq!(world.record.grants[0].token, floor);
+}
+
+#[test]
+fn a_grant_made_from_a_ticket_keeps_to_the_floor_of_its_request() {
+    let (mut world, (a, b)) = (World::new(), two());
+    let token = world.take(&a);
+    let floor = Token::new(token.get() + 100);
+    let request = world.request(&b).queue(InboxId::new(1));
+    world.acquire(&request.token_floor(floor).unwrap());
+    world.release(&a, token);
+    assert_eq!(world.record.grants[0].token, floor);
+}
+
+#[test]
+fn a_floor_beyond_the_largest_token_is_refused_and_changes_nothing() {
+    let (mut world, (a, _)) = (World::new(), two());
+    let mut request = world.request(&a);
+    request.token_floor = Token::new(Token::MAX.get() + 1);
+    let before = world.record.clone();
+    let records = std::slice::from_mut(&mut world.record);
+    let refused = acquire(records, &request, &mut world.env).outcome;
+    assert_eq!(refused.unwrap_err().kind(), crate::ErrorKind::InvalidInput);
+    assert_eq!(world.record, before);
+}
+
 #[test]
 fn a_release_hands_over_to_the_first_in_the_queue() {
     let (mut world, (a, b)) = (World::new(), two());

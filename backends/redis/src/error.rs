@@ -1,0 +1,84 @@
+//! What Redis says when something is wrong, in our words.
+
+use leasehold_core::{Effect, Error, ErrorKind};
+use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};
+
+use crate::value::other_form;
+
+/// What came of a call that failed, if it was sent.
+pub(crate) fn of_call(error: RedisError) -> Error {
+    let (kind, effect) = classify(&error);
+    if kind == ErrorKind::Corrupt
+        && let Some(form) = form_in(&error.to_string())
+    {
+        return other_form(form);
+    }
+    let told = Error::new(kind, told(&error)).with_effect(effect);
+    told.with_source(error)
+}
+
+/// What came of an attempt to connect: nothing was asked yet.
+pub(crate) fn of_dial(error: RedisError) -> Error {
+    of_call(error).with_effect(Effect::None)
+}
+
+/// Whether the connection is of no use any more.
+pub(crate) fn ends_connection(error: &RedisError) -> bool {
+    error.is_unrecoverable_error()
+        || error.is_connection_dropped()
+        || error.is_io_error()
+        || error.kind() == RedisKind::Server(ServerErrorKind::ReadOnly)
+}
+
+/// Whether the server does not know a script yet.
+pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == RedisKind::Server(ServerErrorKind::NoScript)
+}
+
+fn classify(error: &RedisError) -> (ErrorKind, Effect) {
+    // A server that answers with an error has refused: a script that fails has not written yet.
+    if let Some(code) = error.code() {
+        return (of_code(code, error), Effect::None);
+    }
+    match error.kind() {
+        RedisKind::AuthenticationFailed => (ErrorKind::Denied, Effect::None),
+        RedisKind::InvalidClientConfig | RedisKind::EmptySentinelList => {
+            (ErrorKind::Config, Effect::None)
+        }
+        RedisKind::MasterNameNotFoundBySentinel | RedisKind::ClusterConnectionNotFound => {
+            (ErrorKind::Unavailable, Effect::None)
+        }
+        _ if error.is_timeout() => (ErrorKind::Timeout, Effect::Unknown),
+        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, Effect::None),
+        _ => (ErrorKind::Unavailable, Effect::Unknown),
+    }
+}
+
+fn of_code(code: &str, error: &RedisError) -> ErrorKind {
+    match code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
+        "WRONGTYPE" => ErrorKind::Corrupt,
+        "ERR" if is_damage(&error.to_string()) => ErrorKind::Corrupt,
+        "CROSSSLOT" | "ERR" => ErrorKind::Internal,
+        // LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN, OOM, MISCONF, NOREPLICAS and what is to come.
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// The two ways in which a script stumbles over something that it did not write.
+fn is_damage(text: &str) -> bool {
+    text.contains("data string too short") || form_in(text).is_some()
+}
+
+fn form_in(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("LEASEHOLD-FORM ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+fn told(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("the server says {code}: {detail}"),
+        _ => format!("the server cannot be reached or does not answer: {error}"),
+    }
+}
