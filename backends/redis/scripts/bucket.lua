@@ -30,25 +30,37 @@ local first = 2 + #KEYS / 3
 -- What is to be told once everything is written.
 local letters = {}
 
--- Opens a bucket, once, and reads some records of it. Gives false if its state was lost.
-local function open(number, names)
-  local key = KEYS[number * 3 - 2]
-  local found = redis.call('HMGET', key, '', unpack(names))
+-- What is stored of a bucket: what concerns all of it, and these records, as bytes. Gives false if its state was lost.
+local function look(number, names)
+  local found = redis.call('HMGET', KEYS[number * 3 - 2], '', unpack(names))
   if not found[1] then
     return false
   end
-  local epoch, top, quarantine, count = unpack_bytes(ABOUT, found[1])
+  local epoch, top = unpack_bytes('>c8I8', found[1])
   local known, seen = unpack_bytes('>c8I8', ARGV[number + 1])
-  if epoch ~= known or top < seen then
+  return epoch == known and top >= seen and found
+end
+
+-- Opens a bucket, once, and reads some records of it. Gives false if its state was lost. What cannot be read ends it all,
+-- unless the caller puts up with records that are damaged.
+local function open(number, names, puts_up)
+  local found = look(number, names)
+  if not found then
     return false
   end
+  local epoch, top, quarantine, count = unpack_bytes(ABOUT, found[1])
   local bucket = {
-    number = number, key = key, epoch = epoch, top = top, was = top, quarantine = quarantine, count = count,
+    number = number, key = KEYS[number * 3 - 2], epoch = epoch, top = top, was = top, quarantine = quarantine,
+    count = count,
   }
   buckets[number] = bucket
   local opened = {}
   for at, name in ipairs(names) do
-    local record = read(name, found[at + 1])
+    local record, why = try_read(name, found[at + 1])
+    if not record and not puts_up then
+      error(why, 0)
+    end
+    record = record or { name = name, damaged = why }
     record.bucket = bucket
     opened[at] = record
   end
@@ -56,7 +68,7 @@ local function open(number, names)
 end
 
 -- Reads records, each from its bucket. Gives the number of a bucket whose state was lost, if there is one.
-local function load(names, numbers)
+local function load(names, numbers, puts_up)
   local wanted, places = {}, {}
   for i, number in ipairs(numbers) do
     wanted[number] = wanted[number] or {}
@@ -65,7 +77,7 @@ local function load(names, numbers)
     table.insert(places[number], i)
   end
   for number, listed in pairs(wanted) do
-    local opened = open(number, listed)
+    local opened = open(number, listed, puts_up)
     if not opened then
       return number
     end
@@ -139,7 +151,7 @@ end
 -- Writes what has changed, and sends the letters.
 local function save()
   for _, record in pairs(records) do
-    if record.version ~= (record.stored or 0) then
+    if not record.damaged and record.version ~= (record.stored or 0) then
       if is_idle(record) and not record.ended then
         forget(record, record.bucket)
       else

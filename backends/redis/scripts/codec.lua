@@ -24,14 +24,11 @@ local function blank(name)
   }
 end
 
-local function read(name, bytes)
-  if not bytes then
-    return blank(name)
-  end
+local function parse(name, bytes)
   local form, kind, capacity, version, last_token, indexed, quarantine, how, grants, tickets, claims, at =
     unpack_bytes(HEAD, bytes)
   if form ~= FORM then
-    error('LEASEHOLD-FORM ' .. form, 0)
+    error('FORM ' .. form, 0)
   end
   local record = {
     name = name, kind = kind, capacity = capacity, version = version, last_token = last_token, indexed = indexed,
@@ -66,7 +63,30 @@ local function read(name, bytes)
     }
     at = after
   end
+  if at ~= #bytes + 1 then
+    error('there is more than a record', 0)
+  end
   return record
+end
+
+-- Gives nothing, and what to tell instead, if there is something else than `write` leaves. The caller finds the name in
+-- what it is told, as digits: in a name there may be anything.
+local function try_read(name, bytes)
+  if not bytes then
+    return blank(name)
+  end
+  local is_whole, record = pcall(parse, name, bytes)
+  if is_whole then
+    return record
+  end
+  local why = tostring(record):match('^FORM %d+$') or 'DAMAGED'
+  local digits = name:gsub('.', function(c) return ('%02x'):format(c:byte()) end)
+  return nil, 'LEASEHOLD-' .. why .. ' ' .. digits
+end
+
+local function read(name, bytes)
+  local record, why = try_read(name, bytes)
+  return record or error(why, 0)
 end
 
 local function write(record)

@@ -5,8 +5,8 @@
 --   +0      name
 -- Result    { now, record }; false in place of a record if there is none; or { 'lost', number of the bucket }
 
-local opened = open(1, { ARGV[first] })
-if not opened then
+local found = look(1, { ARGV[first] })
+if not found then
   return { 'lost', 1 }
 end
-return { now, opened[1].stored and write(opened[1]) }
+return { now, found[2] }

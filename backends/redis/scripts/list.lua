@@ -10,14 +10,14 @@
 local answer = { now }
 for number = 1, #KEYS / 3 do
   local names = redis.call('ZRANGEBYLEX', KEYS[number * 3], ARGV[first], ARGV[first + 1], 'LIMIT', 0, ARGV[first + 2])
-  local opened = open(number, names)
-  if not opened then
+  local found = look(number, names)
+  if not found then
     return { 'lost', number }
   end
-  for _, record in ipairs(opened) do
-    if record.stored then
-      answer[#answer + 1] = record.name
-      answer[#answer + 1] = write(record)
+  for at, name in ipairs(names) do
+    if found[at + 1] then
+      answer[#answer + 1] = name
+      answer[#answer + 1] = found[at + 1]
     end
   end
 end

@@ -16,25 +16,95 @@
 --   { 'queued', position, end, limit, record }
 --   { 'not held', record }
 --   { 'heir is here' } or { 'only set' }
+--   { 'damaged', what is wrong }    which costs no other item its renewal
 
 local longest = tonumber(ARGV[first])
-local items, names, numbers = {}, {}, {}
+local holders, tokens, ttls, if_ends, extras, names, numbers = {}, {}, {}, {}, {}, {}, {}
 local at = first + 1
 while at <= #ARGV do
-  local bytes = ARGV[at]
-  local i = #items + 1
-  local number, holder, token, ttl, if_end, more = unpack_bytes('>I4c16I8I8I8B', bytes)
-  local item = { holder = holder, token = token, ttl = ttl, if_end = if_end, text = '', heir = '', heir_owner = '' }
-  items[i], names[i], numbers[i] = item, bytes:sub(46), number
+  local i = #names + 1
+  local more
+  numbers[i], holders[i], tokens[i], ttls[i], if_ends[i], more = unpack_bytes('>I4c16I8I8I8B', ARGV[at])
+  names[i] = ARGV[at]:sub(46)
   at = at + 1
   if more == 1 then
-    item.text, item.heir, item.heir_owner = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    extras[i] = at
     at = at + 3
   end
 end
-local lost = load(names, numbers)
-if lost then
-  return { 'lost', lost }
+local answers = { now }
+
+-- The common case, without taking the record apart: its only grant is this lease, and nobody waits. Gives the record with
+-- its new version and end, and that end.
+local function prolonged(bytes, i)
+  local form, _, _, version, _, _, delayed, how, grants, tickets, _, place = unpack_bytes(HEAD, bytes)
+  if form ~= FORM or grants ~= 1 or tickets + delayed > 0 or how == FORCED then
+    return
+  end
+  -- An end that nobody forced has two empty texts.
+  place = how > 0 and place + 40 or place
+  local holder, token, _, till = unpack_bytes('>c16I8I8I8', bytes, place)
+  if holder ~= holders[i] or token ~= tokens[i] or till <= now then
+    return
+  end
+  till = math.max(till, now + ttls[i])
+  return pack('>c0I8c0I8c0', bytes:sub(1, 10), version + 1, bytes:sub(19, place + 31), till, bytes:sub(place + 40)), till
+end
+
+-- Which items are in which bucket; those of a name that comes twice are not simple.
+local wanted, times = {}, {}
+for i, number in ipairs(numbers) do
+  wanted[number] = wanted[number] or {}
+  table.insert(wanted[number], i)
+  times[names[i]] = (times[names[i]] or 0) + 1
+end
+local changes = {}
+local rest = {}
+for number, listed in pairs(wanted) do
+  local fields = {}
+  for place, i in ipairs(listed) do
+    fields[place] = names[i]
+  end
+  local found = look(number, fields)
+  if not found then
+    return { 'lost', number }
+  end
+  local change = {}
+  for place, i in ipairs(listed) do
+    local bytes = found[place + 1]
+    local is_simple = bytes and tokens[i] > 0 and if_ends[i] == 0 and not extras[i] and times[names[i]] == 1
+    local written, till
+    if is_simple then
+      written, till = prolonged(bytes, i)
+    end
+    if written then
+      change[#change + 1] = names[i]
+      change[#change + 1] = written
+      answers[i + 1] = till
+    else
+      rest[#rest + 1] = i
+    end
+  end
+  changes[number] = change
+end
+
+-- The others, taken apart.
+local items = {}
+do
+  table.sort(rest)
+  local rest_names, rest_numbers = {}, {}
+  for place, i in ipairs(rest) do
+    local extra = extras[i]
+    items[place] = {
+      holder = holders[i], token = tokens[i], ttl = ttls[i], if_end = if_ends[i], text = extra and ARGV[extra] or '',
+      heir = extra and ARGV[extra + 1] or '', heir_owner = extra and ARGV[extra + 2] or '',
+    }
+    rest_names[place], rest_numbers[place] = names[i], numbers[i]
+  end
+  local lost = load(rest_names, rest_numbers)
+  if lost then
+    return { 'lost', lost }
+  end
 end
 
 local function heir_is_here(record, item)
@@ -101,18 +171,24 @@ local function renew_ticket(record, item)
   return { 'queued', position - 1, ticket.till, ticket.limit, write(record) }
 end
 
-local answers = { now }
-for i, item in ipairs(items) do
-  local record = records[i]
+for place, item in ipairs(items) do
+  local record = records[place]
+  local answer
   settle(record)
   if item.token == 0 and (item.heir ~= '' or item.if_end > 0) then
-    answers[i + 1] = { 'only set' }
+    answer = { 'only set' }
   elseif item.token == 0 then
-    answers[i + 1] = renew_ticket(record, item)
+    answer = renew_ticket(record, item)
   elseif heir_is_here(record, item) then
-    answers[i + 1] = { 'heir is here' }
+    answer = { 'heir is here' }
   else
-    answers[i + 1] = renew_grant(record, item)
+    answer = renew_grant(record, item)
+  end
+  answers[rest[place] + 1] = answer
+end
+for number, change in pairs(changes) do
+  if #change > 0 then
+    redis.call('HSET', KEYS[number * 3 - 2], unpack(change))
   end
 end
 save()

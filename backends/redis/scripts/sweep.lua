@@ -87,9 +87,13 @@ for number = 1, #KEYS / 3 do
     local found = #names > 0 and redis.call('HMGET', bucket.key, unpack(names)) or {}
     for at, name in ipairs(names) do
       if answer[2] == 0 then
-        local record = read(name, found[at])
-        record.bucket = bucket
-        if tend(record) then
+        -- What cannot be read is passed by: it would be in the way of everything behind it, and whoever asks for it or
+        -- lists it is told.
+        local record = try_read(name, found[at])
+        if record then
+          record.bucket = bucket
+        end
+        if not record or tend(record) then
           passed = passed + 1
         end
       end

@@ -21,10 +21,9 @@ const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// What the store consists of, and the client that reaches it.
-#[non_exhaustive]
-pub enum Place {
+pub(crate) enum Place {
     /// One server, with replicas or without.
-    Single(Client),
+    Single(Box<Client>),
     /// Whichever server the sentinels say is the primary.
     Sentinel(Box<SentinelClient>),
     /// A cluster, and one of its nodes, over which this process is told of events.
@@ -58,7 +57,7 @@ pub struct Options {
 impl Options {
     /// Uses this client of yours for one server.
     pub fn new(client: Client) -> Self {
-        Self::at(Place::Single(client))
+        Self::at(Place::Single(Box::new(client)))
     }
 
     /// Uses this client of yours for the primary that sentinels name.
@@ -200,8 +199,11 @@ fn place(url: &StoreUrl) -> Result<Place> {
     let is_tls = url.scheme().starts_with("rediss");
     refuse_plain_build(is_tls)?;
     match url.scheme().split_once('+').map(|(_, kind)| kind) {
-        None => Ok(Place::Single(client(without_query(url))?)),
-        Some("unix") => Ok(Place::Single(client(format!("unix:{}", url.rest()))?)),
+        None => Ok(Place::Single(Box::new(client(without_query(url))?))),
+        Some("unix") => Ok(Place::Single(Box::new(client(format!(
+            "unix:{}",
+            url.rest()
+        ))?))),
         Some("sentinel") => sentinel(url, is_tls),
         Some("cluster") => cluster(url, is_tls),
         Some(other) => Err(config(format!("{other:?} is no way to reach Redis"))),

@@ -29,7 +29,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Sends orders to the task.
 #[derive(Debug, Clone)]
-pub(crate) struct Ears(mpsc::UnboundedSender<Order>);
+pub(crate) struct Ears {
+    orders: mpsc::UnboundedSender<Order>,
+    /// How long to wait until one is carried out.
+    patience: Duration,
+}
 
 #[derive(Debug)]
 enum Order {
@@ -41,15 +45,18 @@ impl Ears {
     /// Starts the task. It needs a runtime, as every call does.
     pub(crate) fn start(link: Arc<Link>, buckets: Arc<Buckets>, inboxes: Arc<Inboxes>) -> Self {
         let (orders, inbound) = mpsc::unbounded_channel();
+        // To connect, and to answer.
+        let patience = link.timeout() * 2;
         let listener = Listener {
             link,
             buckets,
             inboxes,
             wanted: HashMap::new(),
             line: None,
+            missed: false,
         };
         tokio::spawn(listener.run(inbound));
-        Self(orders)
+        Self { orders, patience }
     }
 
     /// Hears what is said on a channel from now on. Comes back once the server has confirmed it.
@@ -61,8 +68,11 @@ impl Ears {
         let (done, confirmed) = oneshot::channel();
         let gone = || Error::new(ErrorKind::Closed, "the store was closed");
         let order = Order::Listen(channel, done);
-        self.0.send(order).map_err(|_| gone())?;
-        confirmed.await.map_err(|_| gone())??;
+        self.orders.send(order).map_err(|_| gone())?;
+        match within(self.patience, confirmed).await {
+            Some(confirmed) => confirmed.map_err(|_| gone())??,
+            None => return Err(unconfirmed()),
+        }
         Ok(heard)
     }
 }
@@ -77,7 +87,7 @@ pub(crate) struct Heard {
 impl Drop for Heard {
     fn drop(&mut self) {
         let channel = std::mem::take(&mut self.channel);
-        let _ = self.ears.0.send(Order::Forget(channel));
+        let _ = self.ears.orders.send(Order::Forget(channel));
     }
 }
 
@@ -98,6 +108,8 @@ struct Listener {
     /// The channels somebody wants, and how many do.
     wanted: HashMap<String, usize>,
     line: Option<(PubSubSink, PubSubStream)>,
+    /// Whether something may have been said while nobody listened.
+    missed: bool,
 }
 
 impl Listener {
@@ -113,9 +125,10 @@ impl Listener {
                 },
                 heard = hear(&mut self.line) => match heard {
                     Some(message) => self.deliver(&message),
-                    None => self.line = None,
+                    None => self.hang_up(),
                 },
-                _ = within(PAUSE, std::future::pending::<()>()), if is_down => self.connect_again().await,
+                // What comes of it shows in the line.
+                _ = within(PAUSE, std::future::pending::<()>()), if is_down => drop(self.connect().await),
                 _ = check.tick(), if self.line.is_some() => self.check().await,
             }
         }
@@ -129,6 +142,8 @@ impl Listener {
                 let is_new = *count == 1;
                 let answer = match (is_new, self.line.is_some()) {
                     (false, true) => Ok(()),
+                    // Nobody waits for it any more, and those who do must not wait for this.
+                    (_, false) if done.is_closed() => return,
                     (_, false) => self.connect().await,
                     (true, true) => self.subscribe(&[channel]).await,
                 };
@@ -151,41 +166,41 @@ impl Listener {
         }
     }
 
-    /// Connects and subscribes to everything that is wanted.
+    /// Connects and subscribes to everything that is wanted. Whoever listened before may have missed something.
     async fn connect(&mut self) -> Result<()> {
         self.line = Some(self.link.listen().await?.split());
         let channels: Vec<_> = self.wanted.keys().cloned().collect();
-        self.subscribe(&channels).await
-    }
-
-    async fn connect_again(&mut self) {
-        if self.connect().await.is_ok() {
+        self.subscribe(&channels).await?;
+        if std::mem::take(&mut self.missed) {
             self.hint();
         }
+        Ok(())
+    }
+
+    fn hang_up(&mut self) {
+        self.line = None;
+        self.missed = true;
     }
 
     async fn subscribe(&mut self, channels: &[String]) -> Result<()> {
         let Some((sink, _)) = &mut self.line else {
             return Ok(());
         };
-        let answer = match within(CHECKED_EVERY, sink.subscribe(channels)).await {
+        let answer = match within(self.link.timeout(), sink.subscribe(channels)).await {
             Some(answer) => answer.map_err(of_dial),
-            None => Err(Error::new(
-                ErrorKind::Timeout,
-                "the server does not confirm that it will tell us of events",
-            )),
+            None => Err(unconfirmed()),
         };
         if answer.is_err() {
-            self.line = None;
+            self.hang_up();
         }
         answer
     }
 
     async fn check(&mut self) {
         if let Some((sink, _)) = &mut self.line {
-            let alive = within(CHECKED_EVERY, sink.ping::<redis::Value>()).await;
+            let alive = within(self.link.timeout(), sink.ping::<redis::Value>()).await;
             if !matches!(alive, Some(Ok(_))) {
-                self.line = None;
+                self.hang_up();
             }
         }
     }
@@ -225,6 +240,13 @@ async fn hear(line: &mut Option<(PubSubSink, PubSubStream)>) -> Option<Msg> {
         Some((_, stream)) => stream.next().await,
         None => std::future::pending().await,
     }
+}
+
+fn unconfirmed() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "the server does not confirm that it will tell us of events",
+    )
 }
 
 fn changed(name: Name) -> Routed {

@@ -1,17 +1,17 @@
 //! What Redis says when something is wrong, in our words.
 
-use leasehold_core::{Effect, Error, ErrorKind};
+use leasehold_core::{Effect, Error, ErrorKind, Name};
 use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};
 
-use crate::value::other_form;
+use crate::value::{damaged, other_form};
 
 /// What came of a call that failed, if it was sent.
 pub(crate) fn of_call(error: RedisError) -> Error {
     let (kind, effect) = classify(&error);
     if kind == ErrorKind::Corrupt
-        && let Some(form) = form_in(&error.to_string())
+        && let Some(damage) = damage_in(&error.to_string())
     {
-        return other_form(form);
+        return damage;
     }
     let told = Error::new(kind, told(&error)).with_effect(effect);
     told.with_source(error)
@@ -65,15 +65,32 @@ fn of_code(code: &str, error: &RedisError) -> ErrorKind {
     }
 }
 
-/// The two ways in which a script stumbles over something that it did not write.
+/// The two ways in which a script stumbles over something that it did not write: the rule tells, a common case does not.
 fn is_damage(text: &str) -> bool {
-    text.contains("data string too short") || form_in(text).is_some()
+    text.contains("data string too short") || damage_in(text).is_some()
 }
 
-fn form_in(text: &str) -> Option<u64> {
-    let (_, rest) = text.split_once("LEASEHOLD-FORM ")?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
+/// What `try_read` in `scripts/codec.lua` tells of a record that it cannot read.
+pub(crate) fn damage_in(text: &str) -> Option<Error> {
+    let (_, told) = text.split_once("LEASEHOLD-")?;
+    let mut words = told.split_ascii_whitespace();
+    let error = match words.next()? {
+        "FORM" => other_form(words.next()?.parse().ok()?),
+        "DAMAGED" => damaged(),
+        _ => return None,
+    };
+    Some(match words.next().and_then(name_of) {
+        Some(name) => error.with_name(&name),
+        None => error,
+    })
+}
+
+/// A name that comes as hexadecimal digits.
+fn name_of(digits: &str) -> Option<Name> {
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    let bytes = bytes.collect::<Option<_>>()?;
+    Name::decode(&String::from_utf8(bytes).ok()?).ok()
 }
 
 fn told(error: &RedisError) -> String {

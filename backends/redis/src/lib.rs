@@ -17,7 +17,7 @@ mod value;
 mod verb;
 
 pub use backend::Redis;
-pub use config::{Options, Place};
+pub use config::Options;
 pub use doctor::{Finding, Level};
 pub use promise::description;
 

@@ -28,7 +28,7 @@ pub(crate) struct Link {
 }
 
 enum Dial {
-    Single(Client),
+    Single(Box<Client>),
     Sentinel(Box<Mutex<SentinelClient>>),
     Cluster(Box<ClusterClient>, Vec<Client>),
 }
@@ -74,6 +74,11 @@ impl Link {
         self.sent.load(Ordering::Relaxed)
     }
 
+    /// How long the server may take to connect, and how long to answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Sends a command and gives what it answers; `None` if the server does not know the script it names.
     pub(crate) async fn call(&self, command: &Cmd, writes: bool) -> Result<Option<Value>> {
         let (mut connection, number) = self.connection().await?;
@@ -82,13 +87,9 @@ impl Link {
             0 => connection.ask(command).await,
             _ if !writes => connection.ask(command).await,
             replicas => {
-                let answer = connection
-                    .ask_and_wait(command, replicas, self.timeout)
-                    .await;
-                match answer {
-                    Ok((_, reached)) if reached < u64::from(replicas) => {
-                        return Err(too_few(reached, replicas));
-                    }
+                let answer = connection.ask_and_wait(command, replicas, self.timeout);
+                match answer.await {
+                    Ok((_, Err(error))) => return Err(error),
                     answer => answer.map(|(value, _)| value),
                 }
             }
@@ -126,14 +127,19 @@ impl Link {
     }
 
     async fn connection(&self) -> Result<(Connection, u64)> {
-        if let Some(live) = self.live() {
-            return Ok(live);
+        match self.live() {
+            Some(live) => Ok(live),
+            // The wait for those who dial already counts: one after the other they would wait longer and longer.
+            None => self.in_time(self.dial_unless_live()).await,
         }
+    }
+
+    async fn dial_unless_live(&self) -> RedisResult<(Connection, u64)> {
         let mut number = self.dialling.lock().await;
         if let Some(live) = self.live() {
             return Ok(live);
         }
-        let connection = self.in_time(self.dial()).await?;
+        let connection = self.dial().await?;
         *number += 1;
         let live = (connection, *number);
         *self.lock() = Some(live.clone());
@@ -219,15 +225,15 @@ impl Connection {
         }
     }
 
-    /// Asks, and waits on the same connection until so many replicas have what was written. Says how many do.
+    /// Asks, and waits on the same connection until so many replicas have what was written. Says whether they do.
     async fn ask_and_wait(
         &mut self,
         command: &Cmd,
         replicas: u32,
         timeout: Duration,
-    ) -> RedisResult<(Value, u64)> {
+    ) -> RedisResult<(Value, Result<()>)> {
         let Self::One(connection) = self else {
-            return Ok((self.ask(command).await?, u64::MAX));
+            return Ok((self.ask(command).await?, Ok(())));
         };
         // Less than what the connection itself waits, so that the answer is still heard.
         let patience = u64::try_from(timeout.as_millis() / 2)
@@ -236,14 +242,21 @@ impl Connection {
         let mut pipe = redis::pipe();
         pipe.add_command(command.clone());
         pipe.cmd("WAIT").arg(replicas).arg(patience);
-        pipe.query_async(connection).await
+        // Each answer for itself: if only the second is an error, the first has been done.
+        let answers = pipe.ignore_errors().query_async(connection).await?;
+        let (answer, reached): (RedisResult<Value>, RedisResult<u64>) = answers;
+        Ok((answer?, reached_enough(reached, replicas)))
     }
 }
 
-fn too_few(reached: u64, wanted: u32) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("it was done, but only {reached} of {wanted} replicas have it"),
-    )
-    .with_effect(Effect::Unknown)
+fn reached_enough(reached: RedisResult<u64>, wanted: u32) -> Result<()> {
+    match reached {
+        Ok(reached) if reached >= u64::from(wanted) => Ok(()),
+        Ok(reached) => Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("it was done, but only {reached} of {wanted} replicas have it"),
+        )
+        .with_effect(Effect::Unknown)),
+        Err(error) => Err(of_call(error).with_effect(Effect::Unknown)),
+    }
 }

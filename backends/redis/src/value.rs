@@ -17,11 +17,11 @@ pub(crate) fn decode(name: &Name, bytes: &[u8]) -> Result<Record> {
     match bytes.u8() {
         Some(FORM) => {}
         Some(form) => return Err(other_form(form.into()).with_name(name)),
-        None => return Err(damaged(name)),
+        None => return Err(damaged().with_name(name)),
     }
     match record(name, &mut bytes) {
         Some(record) if bytes.0.is_empty() => Ok(record),
-        _ => Err(damaged(name)),
+        _ => Err(damaged().with_name(name)),
     }
 }
 
@@ -31,8 +31,9 @@ pub(crate) fn other_form(form: u64) -> Error {
     Error::new(ErrorKind::Corrupt, detail)
 }
 
-fn damaged(name: &Name) -> Error {
-    Error::new(ErrorKind::Corrupt, "the stored record is damaged").with_name(name)
+/// What a record that cannot be read is refused with.
+pub(crate) fn damaged() -> Error {
+    Error::new(ErrorKind::Corrupt, "the stored record is damaged")
 }
 
 fn record(name: &Name, bytes: &mut Bytes<'_>) -> Option<Record> {

@@ -113,16 +113,16 @@ mod tests {
 
     #[test]
     fn a_bare_folder_lacks_everything() {
-        let tree = tree(&[("backends/redis/src/lib.rs", "")]);
+        let tree = tree(&[("backends/surprise/src/lib.rs", "")]);
         let problems = check(&tree, &workspace(&[]));
         let places: Vec<_> = problems.iter().map(|it| it.place.as_str()).collect();
         assert_eq!(
             places,
             [
                 "docs/backends/memory.md",
-                "docs/backends/redis.md",
-                "backends/redis",
-                "backends/redis/tests/conformance.rs",
+                "docs/backends/surprise.md",
+                "backends/surprise",
+                "backends/surprise/tests/conformance.rs",
                 "xtask/src/services/mod.rs",
                 "crates/leasehold/Cargo.toml",
                 "crates/leasehold/src",

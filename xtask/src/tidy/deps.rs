@@ -20,7 +20,12 @@ const RULES: &[Rule] = &[
     rule("crates/core", &[], &["crates/conformance"]),
     rule("crates/conformance", &["crates/core"], &[]),
     rule("crates/seeded", &["crates/core", "crates/conformance"], &[]),
-    rule("backends/*", &["crates/core"], &["crates/conformance"]),
+    rule("crates/faults", &[], &[]),
+    rule(
+        "backends/*",
+        &["crates/core"],
+        &["crates/conformance", "crates/faults"],
+    ),
     rule("crates/api", &["crates/core"], &[]),
     rule(
         "crates/client",
@@ -44,6 +49,7 @@ const RULES: &[Rule] = &[
             "crates/leasehold",
             "crates/core",
             "crates/conformance",
+            "crates/faults",
             "backends/*",
         ],
         &[],

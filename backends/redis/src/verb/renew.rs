@@ -10,8 +10,10 @@ use super::{heir, text_of};
 use crate::SCHEME;
 use crate::answer::{Answer, unexpected_word};
 use crate::backend::Redis;
+use crate::error::damage_in;
 use crate::pack::Pack;
 use crate::script;
+use crate::value::damaged;
 
 impl Redis {
     pub(crate) async fn renew_now(&self, request: &Renew) -> Result<Vec<Result<Renewed>>> {
@@ -104,6 +106,7 @@ impl Redis {
             "only set" => Err(Error::invalid(
                 "a place in the queue can only be set to a ttl, not added to or handed over",
             )),
+            "damaged" => Err(damage_in(&answer.text()?).unwrap_or_else(damaged)),
             word => Err(unexpected_word(word)),
         }
     }
