@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use leasehold_core::backend::{
     Acquire, Acquired, AtOnce, CapacitySet, Confirm, Confirmed, Inbox, List, Page, Release,
     Releases, Renew, Renewed, Seen, SetCapacity, Sweep, Swept, Watch, Withdraw, Withdrawn,
@@ -42,14 +43,12 @@ impl Options {
     pub async fn connect(self) -> Result<Redis> {
         let link = Arc::new(Link::new(self.place, self.timeout, self.replicas));
         let buckets = Arc::new(Buckets::new(&self.prefix, self.buckets));
-        let caller = Caller::new(link.clone(), buckets.clone(), self.quarantine);
+        let caller = Caller::new(link.clone(), buckets.clone(), self.quarantine, self.on_loss);
         let examined = doctor::examine(&link).await;
         let examined = examined.map_err(|error| error.during("connect", SCHEME))?;
         refuse(&examined.findings, self.evicting)?;
-        for number in 0..buckets.count() {
-            let found = caller.found(number).await;
-            found.map_err(|error| error.during("connect", SCHEME))?;
-        }
+        let found = make_buckets(&caller).await;
+        found.map_err(|error| error.during("connect", SCHEME))?;
         let inboxes = Arc::<Inboxes>::default();
         Ok(Redis {
             caller,
@@ -59,6 +58,13 @@ impl Options {
             findings: examined.findings,
         })
     }
+}
+
+/// The first one says how many there are, so that none too many is made.
+async fn make_buckets(caller: &Caller) -> Result<()> {
+    caller.found(0).await?;
+    let others = (1..caller.buckets.count()).map(|number| caller.found(number));
+    try_join_all(others).await.map(drop)
 }
 
 fn refuse(findings: &[Finding], evicting: bool) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Calling a script: its keys, what is known of its buckets, and what to do if their state was lost.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +17,26 @@ use crate::script::{FOUND, Script};
 /// A bucket whose state is lost so often in one call is lost all the time.
 const TRIES: usize = 4;
 
+/// The server was found to have lost what it had acknowledged, for some of the names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The key under which those names are kept.
+    pub key: String,
+    /// For how long nothing new is granted there, unless somebody else had noticed before.
+    pub quarantine: Duration,
+}
+
+/// Called with every loss that is noticed.
+#[derive(Clone)]
+pub(crate) struct OnLoss(pub(crate) Arc<dyn Fn(&Loss) + Send + Sync>);
+
+impl fmt::Debug for OnLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnLoss(..)")
+    }
+}
+
 /// What calls need.
 #[derive(Debug)]
 pub(crate) struct Caller {
@@ -26,6 +47,7 @@ pub(crate) struct Caller {
     longest_ttl: AtomicU64,
     /// How often some bucket was found to have lost its state.
     losses: AtomicU64,
+    on_loss: Option<OnLoss>,
 }
 
 /// The buckets of some names, each once, and where each name's stands among them.
@@ -69,13 +91,19 @@ impl Spread {
 }
 
 impl Caller {
-    pub(crate) fn new(link: Arc<Link>, buckets: Arc<Buckets>, quarantine: Duration) -> Self {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        buckets: Arc<Buckets>,
+        quarantine: Duration,
+        on_loss: Option<OnLoss>,
+    ) -> Self {
         Self {
             link,
             buckets,
             quarantine,
             longest_ttl: AtomicU64::new(0),
             losses: AtomicU64::new(0),
+            on_loss,
         }
     }
 
@@ -174,12 +202,12 @@ impl Caller {
         let bucket = self.buckets.get(number);
         let fresh: Epoch = rand::random();
         let longest = Duration::from_millis(self.longest_ttl.load(Ordering::Relaxed));
-        let quarantine = self.quarantine.max(longest).as_millis() as u64;
+        let quarantine = self.quarantine.max(longest);
         let command = |verb: &str, what: &str| {
             let mut command = redis::cmd(verb);
             command.arg(what).arg(3).arg(bucket.keys());
             known(&mut command, bucket);
-            command.arg(&fresh[..]).arg(quarantine);
+            command.arg(&fresh[..]).arg(quarantine.as_millis() as u64);
             command.arg(self.buckets.count());
             command
         };
@@ -192,10 +220,20 @@ impl Caller {
         let damaged = || Error::new(ErrorKind::Corrupt, "the epoch of a bucket is damaged");
         bucket.enter(now_in.try_into().map_err(|_| damaged())?);
         if was_lost {
-            self.losses.fetch_add(1, Ordering::Relaxed);
             bucket.saw(top);
+            self.tell(bucket, quarantine);
         }
         Ok(())
+    }
+
+    fn tell(&self, bucket: &Bucket, quarantine: Duration) {
+        self.losses.fetch_add(1, Ordering::Relaxed);
+        if let Some(OnLoss(tell)) = &self.on_loss {
+            tell(&Loss {
+                key: bucket.keys()[0].clone(),
+                quarantine,
+            });
+        }
     }
 
     fn other_number(&self, count: usize) -> Error {

@@ -1,5 +1,6 @@
 //! Where the server is and how it is used. No I/O.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::registry::{StoreUrl, percent_decode};
@@ -7,6 +8,8 @@ use leasehold_core::{Error, ErrorKind, Result};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, IntoConnectionInfo as _, TlsMode};
+
+use crate::call::{Loss, OnLoss};
 
 const EXAMPLE: &str = "redis://localhost:6379/0";
 const DEFAULT_PREFIX: &str = "leasehold:";
@@ -52,6 +55,7 @@ pub struct Options {
     pub(crate) timeout: Duration,
     pub(crate) replicas: u32,
     pub(crate) evicting: bool,
+    pub(crate) on_loss: Option<OnLoss>,
 }
 
 impl Options {
@@ -86,6 +90,7 @@ impl Options {
             timeout: DEFAULT_TIMEOUT,
             replicas: 0,
             evicting: false,
+            on_loss: None,
         }
     }
 
@@ -187,6 +192,12 @@ impl Options {
         Ok(self)
     }
 
+    /// Calls this whenever the server is found to have lost what it had acknowledged. It must not block.
+    pub fn on_loss(mut self, tell: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
+        self.on_loss = Some(OnLoss(Arc::new(tell)));
+        self
+    }
+
     /// Puts up with a server that may throw away any key when memory runs short, leases included. It is refused
     /// otherwise.
     pub fn evicting(mut self, allowed: bool) -> Self {
@@ -197,7 +208,9 @@ impl Options {
 
 fn place(url: &StoreUrl) -> Result<Place> {
     let is_tls = url.scheme().starts_with("rediss");
-    refuse_plain_build(is_tls)?;
+    if is_tls {
+        prepare_tls()?;
+    }
     match url.scheme().split_once('+').map(|(_, kind)| kind) {
         None => Ok(Place::Single(Box::new(client(without_query(url))?))),
         Some("unix") => Ok(Place::Single(Box::new(client(format!(
@@ -210,13 +223,21 @@ fn place(url: &StoreUrl) -> Result<Place> {
     }
 }
 
-fn refuse_plain_build(is_tls: bool) -> Result<()> {
-    if is_tls && !cfg!(feature = "tls") {
-        return Err(config(
-            "this build has no TLS; build it with the feature tls",
-        ));
+/// TLS needs somebody who can encrypt, and a program may have chosen one already.
+#[cfg(feature = "tls")]
+fn prepare_tls() -> Result<()> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // If another thread was quicker, there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
     Ok(())
+}
+
+#[cfg(not(feature = "tls"))]
+fn prepare_tls() -> Result<()> {
+    Err(config(
+        "this build has no TLS; build it with the feature tls",
+    ))
 }
 
 /// The driver has options of its own there, which are not ours.

@@ -17,6 +17,7 @@ mod value;
 mod verb;
 
 pub use backend::Redis;
+pub use call::Loss;
 pub use config::Options;
 pub use doctor::{Finding, Level};
 pub use promise::description;
