@@ -14,7 +14,10 @@ mod bench;
 mod core;
 mod file;
 mod measure;
+mod pairs;
+mod redis;
 mod report;
+mod setup;
 
 use std::process::ExitCode;
 
@@ -23,12 +26,13 @@ use bench::Bench;
 
 /// Every bench there is.
 fn all() -> Vec<Bench> {
-    [core::benches(), file::benches()].concat()
+    [core::benches(), file::benches(), redis::benches()].concat()
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(code) = file::run_as_child(&args) {
+    let as_child = file::run_as_child(&args).or_else(|| redis::run_as_child(&args));
+    if let Some(code) = as_child {
         return code;
     }
     match args::parse(&args, &all()).and_then(run) {

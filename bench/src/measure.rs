@@ -64,6 +64,12 @@ fn busy_nanos() -> f64 {
 #[derive(Debug, Clone)]
 pub(crate) struct Samples(Vec<f64>);
 
+impl FromIterator<f64> for Samples {
+    fn from_iter<I: IntoIterator<Item = f64>>(figures: I) -> Self {
+        Self(figures.into_iter().collect())
+    }
+}
+
 impl Samples {
     /// The figure in the middle.
     pub(crate) fn median(&self) -> f64 {
@@ -77,9 +83,15 @@ impl Samples {
 }
 
 /// The value in the middle; not a number if there is none.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The smallest value that more than this share of all values do not exceed; not a number if there is none.
+pub(crate) fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = (values.len() as f64 * share) as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
 }
 
 /// Runs every subject once to warm up and then once per round, in turn, and gives the samples of each.
@@ -110,5 +122,14 @@ mod tests {
         let floor = Subject::new(|| 2.0);
         let [ours, floor] = interleave(3, [ours, floor]);
         assert_eq!((ours.median(), ours.over(&floor)), (4.0, 2.0));
+    }
+
+    #[test]
+    fn a_quantile_leaves_its_share_below() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(median(hundred.clone()), 51.0);
+        assert_eq!(quantile(hundred, 0.99), 100.0);
+        assert_eq!(quantile(vec![3.0], 0.99), 3.0);
+        assert!(quantile(Vec::new(), 0.5).is_nan());
     }
 }

@@ -34,15 +34,25 @@ while at <= #ARGV do
 end
 local answers = { now }
 
+-- The bytes of a head, and the fewest of a grant.
+local HEAD_SIZE, GRANT_SIZE = 55, 57
+
 -- The common case, without taking the record apart: its only grant is this lease, and nobody waits. Gives the record with
 -- its new version and end, and that end.
 local function prolonged(bytes, i)
+  -- Whatever is too short for one grant is not simple either, and may be damaged.
+  if #bytes < HEAD_SIZE + GRANT_SIZE then
+    return
+  end
   local form, _, _, version, _, _, delayed, how, grants, tickets, _, place = unpack_bytes(HEAD, bytes)
   if form ~= FORM or grants ~= 1 or tickets + delayed > 0 or how == FORCED then
     return
   end
   -- An end that nobody forced has two empty texts.
   place = how > 0 and place + 40 or place
+  if #bytes < place + GRANT_SIZE - 1 then
+    return
+  end
   local holder, token, _, till = unpack_bytes('>c16I8I8I8', bytes, place)
   if holder ~= holders[i] or token ~= tokens[i] or till <= now then
     return
@@ -101,7 +111,7 @@ do
     }
     rest_names[place], rest_numbers[place] = names[i], numbers[i]
   end
-  local lost = load(rest_names, rest_numbers)
+  local lost = load(rest_names, rest_numbers, true)
   if lost then
     return { 'lost', lost }
   end
@@ -174,8 +184,12 @@ end
 for place, item in ipairs(items) do
   local record = records[place]
   local answer
-  settle(record)
-  if item.token == 0 and (item.heir ~= '' or item.if_end > 0) then
+  if not record.damaged then
+    settle(record)
+  end
+  if record.damaged then
+    answer = { 'damaged', record.damaged }
+  elseif item.token == 0 and (item.heir ~= '' or item.if_end > 0) then
     answer = { 'only set' }
   elseif item.token == 0 then
     answer = renew_ticket(record, item)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Name, Result, Ttl};
 use redis::Cmd;
+use smallvec::SmallVec;
 
 use crate::answer::Answer;
 use crate::bucket::{Bucket, Buckets, Epoch};
@@ -14,6 +15,9 @@ use crate::link::Link;
 use crate::pack::Pack;
 use crate::script::{FOUND, Script};
 
+/// Room for what most calls say.
+const USUAL_ARGUMENTS: usize = 16;
+const USUAL_BYTES: usize = 512;
 /// A bucket whose state is lost so often in one call is lost all the time.
 const TRIES: usize = 4;
 
@@ -53,13 +57,13 @@ pub(crate) struct Caller {
 /// The buckets of some names, each once, and where each name's stands among them.
 #[derive(Debug)]
 pub(crate) struct Spread {
-    pub(crate) numbers: Vec<usize>,
-    places: Vec<usize>,
+    pub(crate) numbers: SmallVec<[usize; 1]>,
+    places: SmallVec<[usize; 1]>,
 }
 
 impl Spread {
     pub(crate) fn of<'n>(buckets: &Buckets, names: impl IntoIterator<Item = &'n Name>) -> Self {
-        let (mut numbers, mut places) = (Vec::new(), Vec::new());
+        let (mut numbers, mut places) = (SmallVec::new(), SmallVec::new());
         for name in names {
             let number = buckets.of(name);
             let known = numbers.iter().position(|it| *it == number);
@@ -75,7 +79,7 @@ impl Spread {
     pub(crate) fn over(numbers: impl IntoIterator<Item = usize>) -> Self {
         Self {
             numbers: numbers.into_iter().collect(),
-            places: Vec::new(),
+            places: SmallVec::new(),
         }
     }
 
@@ -156,8 +160,8 @@ impl Caller {
                 .iter()
                 .map(|number| self.buckets.get(*number));
             let command = |verb: &str, what: &str| {
-                let mut command = redis::cmd(verb);
-                command.arg(what).arg(spread.numbers.len() * 3);
+                let mut command = Cmd::with_capacity(USUAL_ARGUMENTS, USUAL_BYTES);
+                command.arg(verb).arg(what).arg(spread.numbers.len() * 3);
                 keys.clone().for_each(|bucket| {
                     command.arg(bucket.keys());
                 });

@@ -364,7 +364,8 @@ fn cluster(url: &StoreUrl, is_tls: bool) -> Result<Place> {
         return Err(config("a cluster has no databases, so its URL has no path"));
     }
     let nodes = authority.nodes(is_tls);
-    let mut builder = ClusterClientBuilder::new(nodes.clone());
+    // The driver would send again what may have been done already.
+    let mut builder = ClusterClientBuilder::new(nodes.clone()).retries(0);
     if let Some(user) = &authority.user {
         builder = builder.username(user);
     }

@@ -58,11 +58,25 @@ fn of_code(code: &str, error: &RedisError) -> ErrorKind {
     match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
         "WRONGTYPE" => ErrorKind::Corrupt,
-        "ERR" if is_damage(&error.to_string()) => ErrorKind::Corrupt,
-        "CROSSSLOT" | "ERR" => ErrorKind::Internal,
+        "ERR" => of_text(&error.to_string()),
+        "CROSSSLOT" => ErrorKind::Internal,
         // LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN, OOM, MISCONF, NOREPLICAS and what is to come.
         _ => ErrorKind::Unavailable,
     }
+}
+
+/// Some things have no code of their own.
+fn of_text(text: &str) -> ErrorKind {
+    if is_damage(text) {
+        return ErrorKind::Corrupt;
+    }
+    if text.contains("The user executing the script can't") {
+        return ErrorKind::Denied;
+    }
+    if text.contains("cluster support disabled") {
+        return ErrorKind::Config;
+    }
+    ErrorKind::Internal
 }
 
 /// The two ways in which a script stumbles over something that it did not write: the rule tells, a common case does not.

@@ -1,5 +1,6 @@
 //! The connection that all calls share. One that breaks is replaced by whoever calls next.
 
+use std::io::ErrorKind::TimedOut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,10 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::SentinelClient;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind as RedisKind, RedisError, RedisResult,
+    ServerErrorKind, Value,
+};
 use tokio::sync::Mutex;
 
 use crate::config::Place;
@@ -84,8 +88,8 @@ impl Link {
         let (mut connection, number) = self.connection().await?;
         self.sent.fetch_add(1, Ordering::Relaxed);
         let answer = match self.replicas {
-            0 => connection.ask(command).await,
-            _ if !writes => connection.ask(command).await,
+            0 => connection.ask(command, self.timeout).await,
+            _ if !writes => connection.ask(command, self.timeout).await,
             replicas => {
                 let answer = connection.ask_and_wait(command, replicas, self.timeout);
                 match answer.await {
@@ -98,7 +102,8 @@ impl Link {
             Ok(value) => Ok(Some(value)),
             Err(error) if is_unknown_script(&error) => Ok(None),
             Err(error) => {
-                if ends_connection(&error) {
+                // The driver mends the connections of a cluster by itself, each for its node, unless it gets stuck.
+                if ends_connection(&error) && (!self.is_cluster() || error.is_timeout()) {
                     self.give_up(number);
                 }
                 let told = of_call(error);
@@ -177,9 +182,10 @@ impl Link {
                 connection.await.map(Connection::One)
             }
             Dial::Cluster(client, _) => {
+                // Half of the time for one node, so that one that is silent does not keep us from the others.
                 let config = ClusterConfig::new()
                     .set_response_timeout(self.timeout)
-                    .set_connection_timeout(self.timeout);
+                    .set_connection_timeout(self.timeout / 2);
                 let connection = client.get_async_connection_with_config(config);
                 connection.await.map(Connection::Many)
             }
@@ -218,10 +224,14 @@ async fn listen_to_any(nodes: &[Client]) -> RedisResult<PubSub> {
 }
 
 impl Connection {
-    async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
+    async fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
         match self {
             Self::One(connection) => command.query_async(connection).await,
-            Self::Many(connection) => command.query_async(connection).await,
+            Self::Many(connection) => {
+                // The driver's own limit does not hold while it looks for nodes.
+                let answer = within(timeout, ask_cluster(connection, command)).await;
+                answer.unwrap_or_else(|| Err(std::io::Error::from(TimedOut).into()))
+            }
         }
     }
 
@@ -233,7 +243,7 @@ impl Connection {
         timeout: Duration,
     ) -> RedisResult<(Value, Result<()>)> {
         let Self::One(connection) = self else {
-            return Ok((self.ask(command).await?, Ok(())));
+            return Ok((self.ask(command, timeout).await?, Ok(())));
         };
         // Less than what the connection itself waits, so that the answer is still heard.
         let patience = u64::try_from(timeout.as_millis() / 2)
@@ -246,6 +256,16 @@ impl Connection {
         let answers = pipe.ignore_errors().query_async(connection).await?;
         let (answer, reached): (RedisResult<Value>, RedisResult<u64>) = answers;
         Ok((answer?, reached_enough(reached, replicas)))
+    }
+}
+
+/// Asks a cluster, and once more if the slot has moved: nothing was done then, and the driver finds out where it is.
+async fn ask_cluster(connection: &mut ClusterConnection, command: &Cmd) -> RedisResult<Value> {
+    match command.query_async(connection).await {
+        Err(error) if error.kind() == RedisKind::Server(ServerErrorKind::Moved) => {
+            command.query_async(connection).await
+        }
+        answer => answer,
     }
 }
 

@@ -12,8 +12,8 @@ use leasehold_core::{Backend as _, SystemClock};
 use leasehold_file::{File, Options};
 
 use super::ours::pair;
-use super::setup::{name, runtime};
 use crate::bench::Outcome;
+use crate::setup::{name, runtime};
 
 /// On the command line of this program, in front of what the child is to do.
 const MARK: &str = "--open";

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use redb::{Builder, Database, TableDefinition};
 
-use super::setup::{NAMES, done, name, scattered};
 use crate::bench::Outcome;
 use crate::measure::Subject;
+use crate::setup::{NAMES, done, name, scattered};
 
 /// The cache that the store has unless told otherwise.
 const CACHE: usize = 64 * 1024 * 1024;

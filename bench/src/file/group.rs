@@ -8,12 +8,13 @@ use tokio::runtime::Runtime;
 
 use super::disk::Disk;
 use super::engine::{Contents, Raw, Redb};
-use super::ours::{self, Contenders, Fresh, Managed, Ours};
+use super::ours::{self, Contenders, Fresh};
 use super::peers::{Fjall, Growing};
-use super::setup::runtime;
 use crate::bench::Outcome;
 use crate::measure::{Samples, Subject, interleave};
+use crate::pairs::{Callers, Managed};
 use crate::report::{Row, Target};
+use crate::setup::runtime;
 
 const BENCH: &str = "file/group";
 const MANY: usize = 64;
@@ -35,7 +36,8 @@ pub(super) fn measure() -> Outcome {
     };
     let fjall = Raw::new(Fjall::create(&disk.path("fjall"))?, &contents)?;
     let growing = Raw::new(Growing::create(&disk.path("growing"))?, &contents)?;
-    let managed = Managed::open(&runtime, &disk.path("lock"), MANY)?;
+    let managed = ours::open(&runtime, &disk.path("lock"), Sync::Always)?;
+    let managed = Managed::new(&runtime, managed, MANY)?;
     let contenders = Contenders::open(&runtime, &disk.path("contended"))?;
     let fresh = Fresh::open(&runtime, &disk.path("fresh"))?;
     let [
@@ -97,6 +99,6 @@ fn durable<'a>(
     name: &str,
     callers: usize,
 ) -> Outcome<Subject<'a>> {
-    let ours = Ours::open(runtime, &disk.path(name), Sync::Always, callers)?;
-    Ok(ours.subject(runtime, TURNS))
+    let store = ours::open(runtime, &disk.path(name), Sync::Always)?;
+    Ok(Callers::new(runtime, store, callers)?.subject(runtime, TURNS))
 }

@@ -7,7 +7,6 @@ mod group;
 mod one;
 mod ours;
 mod peers;
-mod setup;
 mod start;
 
 use crate::bench::Bench;

@@ -8,12 +8,13 @@ use tokio::runtime::Runtime;
 
 use super::disk::Disk;
 use super::engine::{Contents, Raw, Redb};
-use super::ours::{self, Managed, Ours};
+use super::ours;
 use super::peers::{Fjall, Growing, Prepared};
-use super::setup::runtime;
 use crate::bench::Outcome;
 use crate::measure::{Samples, interleave};
+use crate::pairs::{Callers, Managed};
 use crate::report::{Figure, Row, Target};
+use crate::setup::runtime;
 
 const BENCH: &str = "file/one";
 /// Few pairs in many rounds: what else the disk is doing changes from one tenth of a second to the next.
@@ -44,7 +45,7 @@ pub(super) fn measure() -> Outcome {
 
 fn durable(runtime: &Runtime, disk: &Disk, contents: &Arc<Contents>) -> Outcome {
     let engine = |name, two_phase| Raw::new(Redb::create(&disk.path(name), two_phase)?, contents);
-    let always = Ours::open(runtime, &disk.path("ours"), Sync::Always, 1)?;
+    let always = |name| ours::open(runtime, &disk.path(name), Sync::Always);
     let fjall = Raw::new(Fjall::create(&disk.path("fjall"))?, contents)?;
     let growing = Raw::new(Growing::create(&disk.path("growing"))?, contents)?;
     let prepared = Raw::new(Prepared::create(&disk.path("prepared"))?, contents)?;
@@ -52,8 +53,8 @@ fn durable(runtime: &Runtime, disk: &Disk, contents: &Arc<Contents>) -> Outcome 
         ROUNDS,
         [
             engine("engine", true)?.subject(1, PAIRS),
-            always.subject(runtime, PAIRS),
-            Managed::open(runtime, &disk.path("lock"), 1)?.subject(runtime, PAIRS),
+            Callers::new(runtime, always("ours")?, 1)?.subject(runtime, PAIRS),
+            Managed::new(runtime, always("lock")?, 1)?.subject(runtime, PAIRS),
             engine("one-phase", false)?.subject(1, PAIRS),
             fjall.subject(1, PAIRS),
             growing.subject(1, PAIRS),
@@ -82,8 +83,8 @@ fn durable(runtime: &Runtime, disk: &Disk, contents: &Arc<Contents>) -> Outcome 
 /// The store answering before the disk has it. What it still brings to the disk after its turn must not slow the floor.
 fn relaxed(runtime: &Runtime, disk: &Disk, contents: &Arc<Contents>) -> Outcome<Row> {
     let floor = Raw::new(Redb::create(&disk.path("beside"), true)?, contents)?;
-    let ours = Ours::open(runtime, &disk.path("relaxed"), Sync::Every(BEHIND), 1)?;
-    let ours = ours.subject(runtime, RELAXED_PAIRS);
+    let ours = ours::open(runtime, &disk.path("relaxed"), Sync::Every(BEHIND))?;
+    let ours = Callers::new(runtime, ours, 1)?.subject(runtime, RELAXED_PAIRS);
     let [floor, ours] = interleave(
         RELAXED_ROUNDS,
         [

@@ -13,10 +13,10 @@ use leasehold_file::{Options, Sync};
 
 use super::child::{Opened, Opener, Opening};
 use super::disk::Disk;
-use super::ours::hold;
-use super::setup::{done, runtime, scattered, together};
 use crate::bench::Outcome;
+use crate::pairs::hold;
 use crate::report::{Figure, Row};
+use crate::setup::{done, runtime, scattered, together};
 
 const BENCH: &str = "file/start";
 const RECORDS: usize = 1_000_000;
@@ -101,7 +101,7 @@ fn fill(path: &Path) -> Outcome<()> {
     let store = Arc::new(runtime.block_on(options.cache(1024 * MIB)?.open())?);
     let fillers = (0..FILLERS).map(|me| {
         let store = store.clone();
-        async move { done(hold(&store, scattered(RECORDS).skip(me).step_by(FILLERS)).await) }
+        async move { done(hold(&*store, scattered(RECORDS).skip(me).step_by(FILLERS)).await) }
     });
     together(&runtime, fillers);
     let filled = start.elapsed();
