@@ -63,9 +63,7 @@ async fn what_a_killed_node_did_is_never_said_to_have_had_no_effect() {
 /// L6, and what is elsewhere is not touched.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_slots_of_the_other_nodes_go_on_and_no_call_takes_longer_than_its_timeout() {
-    // Without it the other nodes stop as well, since the cluster is not whole.
-    let options = Options::default().setting("cluster-require-full-coverage", "no");
-    let mut cluster = Cluster::start(&options);
+    let mut cluster = Cluster::start(&not_only_whole());
     let store = open(&format!("{}?timeout=500ms", cluster.url())).await;
     let party = Party::new("p");
     let dead = name_on(&cluster, &store, 1).await;
@@ -121,7 +119,7 @@ async fn a_store_goes_on_by_itself_after_the_whole_cluster_was_killed() {
 /// L6, F4: the same of a node that stands still, which does not even refuse.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stands_still_costs_its_own_slots_a_timeout_and_the_others_nothing() {
-    let cluster = Cluster::start(&Options::default());
+    let cluster = Cluster::start(&not_only_whole());
     let store = open(&format!("{}?timeout=500ms", cluster.url())).await;
     let party = Party::new("p");
     let still = name_on(&cluster, &store, 1).await;
@@ -155,6 +153,11 @@ async fn a_slot_that_moves_to_another_node_takes_its_leases_with_it() {
     release(&store, &party, &lease).await.unwrap();
     assert!(take(&store, &party, &a).await.token > lease.token);
     assert_eq!(store.losses(), 0);
+}
+
+/// Nodes that go on although others are down. Otherwise all of them stop when the cluster is not whole.
+fn not_only_whole() -> Options {
+    Options::default().setting("cluster-require-full-coverage", "no")
 }
 
 /// Moves the only bucket from one node to another, as an operator would.
