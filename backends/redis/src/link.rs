@@ -88,8 +88,8 @@ impl Link {
         let (mut connection, number) = self.connection().await?;
         self.sent.fetch_add(1, Ordering::Relaxed);
         let answer = match self.replicas {
-            0 => connection.ask(command, self.timeout).await,
-            _ if !writes => connection.ask(command, self.timeout).await,
+            0 => self.ask(&mut connection, number, command).await,
+            _ if !writes => self.ask(&mut connection, number, command).await,
             replicas => {
                 let answer = connection.ask_and_wait(command, replicas, self.timeout);
                 match answer.await {
@@ -102,8 +102,8 @@ impl Link {
             Ok(value) => Ok(Some(value)),
             Err(error) if is_unknown_script(&error) => Ok(None),
             Err(error) => {
-                // The driver mends the connections of a cluster by itself, each for its node, unless it gets stuck.
-                if ends_connection(&error) && (!self.is_cluster() || error.is_timeout()) {
+                // The driver mends the connections of a cluster by itself, each for its node.
+                if ends_connection(&error) && !self.is_cluster() {
                     self.give_up(number);
                 }
                 let told = of_call(error);
@@ -112,6 +112,24 @@ impl Link {
                 } else {
                     told.with_effect(Effect::None)
                 })
+            }
+        }
+    }
+
+    /// Asks. The driver knows the timeout; one that lets it pass is stuck, as it may be while it looks for the nodes of a
+    /// cluster, and the next call begins anew.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        number: u64,
+        command: &Cmd,
+    ) -> RedisResult<Value> {
+        let patience = self.timeout + self.timeout / 4;
+        match within(patience, connection.ask(command)).await {
+            Some(answer) => answer,
+            None => {
+                self.give_up(number);
+                Err(std::io::Error::from(TimedOut).into())
             }
         }
     }
@@ -182,10 +200,11 @@ impl Link {
                 connection.await.map(Connection::One)
             }
             Dial::Cluster(client, _) => {
-                // Half of the time for one node, so that one that is silent does not keep us from the others.
+                // A part of the time for one node, so that one that is silent does not keep us from the others. It is
+                // tried twice: when nodes are looked for, and when they are known.
                 let config = ClusterConfig::new()
                     .set_response_timeout(self.timeout)
-                    .set_connection_timeout(self.timeout / 2);
+                    .set_connection_timeout(self.timeout / 4);
                 let connection = client.get_async_connection_with_config(config);
                 connection.await.map(Connection::Many)
             }
@@ -224,14 +243,10 @@ async fn listen_to_any(nodes: &[Client]) -> RedisResult<PubSub> {
 }
 
 impl Connection {
-    async fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
+    async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
         match self {
             Self::One(connection) => command.query_async(connection).await,
-            Self::Many(connection) => {
-                // The driver's own limit does not hold while it looks for nodes.
-                let answer = within(timeout, ask_cluster(connection, command)).await;
-                answer.unwrap_or_else(|| Err(std::io::Error::from(TimedOut).into()))
-            }
+            Self::Many(connection) => ask_cluster(connection, command).await,
         }
     }
 
@@ -243,7 +258,7 @@ impl Connection {
         timeout: Duration,
     ) -> RedisResult<(Value, Result<()>)> {
         let Self::One(connection) = self else {
-            return Ok((self.ask(command, timeout).await?, Ok(())));
+            return Ok((self.ask(command).await?, Ok(())));
         };
         // Less than what the connection itself waits, so that the answer is still heard.
         let patience = u64::try_from(timeout.as_millis() / 2)
