@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common_redis::traffic::{Terms, Traffic};
 use common_redis::{
-    LONG, granted, in_the_end, look, name, now, open, outage, release, renew, take, tokens,
+    LONG, granted, in_the_end, look, name, now, open, outage, release, renew, tokens, try_open,
     unknown, until, wish, wish_for,
 };
 use leasehold_conformance::Party;
@@ -153,9 +153,8 @@ async fn a_waiter_gets_its_lock_although_the_primary_changes_meanwhile() {
 async fn a_write_that_no_replica_has_is_an_error_of_unknown_effect() {
     let mut pair = Pair::start(&Options::default());
     let direct = open(&pair.url()).await;
-    let store = open(&format!("{}?replicas=1&timeout=400ms", pair.url())).await;
+    let store = open_with_replica(&pair).await;
     let (party, a) = (Party::new("p"), name("a"));
-    take(&store, &Party::new("before"), &name("before")).await;
 
     pair.break_replication();
     let error = unknown(store.acquire(&wish(&party, &a)).await);
@@ -171,9 +170,10 @@ async fn a_write_that_no_replica_has_is_an_error_of_unknown_effect() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_silent_replica_does_not_have_is_not_acknowledged_on_another_connection_either() {
     let mut pair = Pair::start(&Options::default());
-    let store = open(&format!("{}?replicas=1&timeout=400ms", pair.url())).await;
+    let store = open_with_replica(&pair).await;
     let (party, a) = (Party::new("p"), name("a"));
-    let lease = take(&store, &party, &a).await;
+    let lease = in_the_end(async || store.acquire(&wish(&party, &a)).await).await;
+    let lease = granted(Ok(lease));
 
     pair.replica().stop();
     unknown(release(&store, &party, &lease).await);
@@ -199,12 +199,13 @@ async fn what_a_silent_replica_does_not_have_is_not_acknowledged_on_another_conn
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgot_its_scripts_is_told_them_again_also_when_replicas_count() {
     let mut pair = Pair::start(&Options::default());
-    let store = open(&format!("{}?replicas=1", pair.url())).await;
+    let store = open_with_replica(&pair).await;
     pair.primary().ask(&["SCRIPT", "FLUSH"]);
     let (party, a) = (Party::new("p"), name("a"));
-    let lease = take(&store, &party, &a).await;
+    let lease = in_the_end(async || store.acquire(&wish(&party, &a)).await).await;
+    let lease = granted(Ok(lease));
     pair.primary().ask(&["SCRIPT", "FLUSH"]);
-    let released = release(&store, &party, &lease).await.unwrap();
+    let released = in_the_end(async || release(&store, &party, &lease).await).await;
     assert_eq!(released, Released::Released);
     // What the server refuses has done nothing, with replicas or without.
     pair.primary().ask(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -217,13 +218,19 @@ async fn a_server_that_forgot_its_scripts_is_told_them_again_also_when_replicas_
 async fn a_write_whose_replicas_cannot_be_asked_after_is_of_unknown_effect() {
     let mut pair = Pair::start(&Options::default());
     let direct = open(&pair.url()).await;
-    let store = open(&format!("{}?replicas=1", pair.url())).await;
+    let store = open_with_replica(&pair).await;
     pair.primary().ask(&["ACL", "SETUSER", "default", "-wait"]);
     let answer = store.acquire(&wish(&Party::new("p"), &name("a"))).await;
     let error = answer.expect_err("WAIT is not allowed");
     assert_eq!(tokens(&direct, &name("a")).await.len(), 1);
     assert_eq!(error.effect(), Effect::Unknown, "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+}
+
+/// A store that acknowledges only what the replica has, once the replica keeps up: a new one may be slow.
+async fn open_with_replica(pair: &Pair) -> Redis {
+    let url = format!("{}?replicas=1&timeout=1s", pair.url());
+    in_the_end(async || try_open(&url).await).await
 }
 
 /// Makes the replica the primary, and ends the connections to the old one, which would go on for a while.
@@ -279,7 +286,9 @@ async fn take_anything(store: &Redis) -> Lease {
     let own = name(&format!("after-{:016x}", rand::random::<u64>()));
     let mut found = None;
     until("something is granted", async || {
-        if let Ok(Acquired::Granted(leases)) = store.acquire(&wish(&party, &own)).await {
+        // A longer ttl would make for a longer quarantine.
+        let brief = wish_for(&party, &own, 500 * MS);
+        if let Ok(Acquired::Granted(leases)) = store.acquire(&brief).await {
             found = Some(leases[0].clone());
         }
         found.is_some()

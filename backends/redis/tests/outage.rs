@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use common_redis::traffic::{Terms, Traffic};
 use common_redis::{
-    LONG, granted, in_the_end, judge, look, name, now, open, outage, release, renew, sleep, take,
+    LONG, granted, in_the_end, look, name, now, open, outage, release, renew, sleep, take,
     through_proxy, tokens, unknown, until, wish, withdraw,
 };
-use leasehold_conformance::history::Bounds;
+use leasehold_conformance::history::{Bounds, judge};
 use leasehold_conformance::{Mailbox, Party};
 use leasehold_core::backend::{
     Acquired, CapacitySet, Confirm, Confirmed, Released, Renewed, SetCapacity, Withdrawn,

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_conformance::Party;
-use leasehold_conformance::history::{Bounds, Entry, Violation, check_linear};
 use leasehold_core::backend::{
     Acquire, Acquired, Names, Release, Released, Renew, RenewItem, Renewed, Withdraw, Withdrawn,
 };
@@ -171,11 +170,4 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
         assert!(now() < deadline, "not within {PATIENCE:?}: {what}");
         sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Both judges at once.
-pub fn judge(entries: &[Entry], bounds: Bounds) -> Vec<Violation> {
-    let mut found = leasehold_conformance::history::check(entries, bounds);
-    found.extend(check_linear(entries, bounds));
-    found
 }
